@@ -112,11 +112,6 @@ AdapterFolder::AdapterFolder(const std::string& path, const ModelConfig& model)
   check_tensors(model);
 }
 
-bool AdapterFolder::looks_like(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) && fs::exists(settings_path(path), ignored);
-}
-
 void AdapterFolder::check_tensors(const ModelConfig& model) const {
   const std::set<std::string> targets(lora_.targets.begin(), lora_.targets.end());
   std::set<std::string> known;

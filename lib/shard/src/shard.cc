@@ -51,10 +51,6 @@ comm::Request start_gather(comm::Communicator& device_comm, const View& mine, co
   return start_gathers(device_comm, std::array{Sharded{mine, all}});
 }
 
-comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine) {
-  return start_reduce_scatters(device_comm, std::array{Sharded{mine, full}});
-}
-
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors) {
   std::vector<comm::GatheredTensor> all;
   for (const auto& [mine, whole] : tensors) {

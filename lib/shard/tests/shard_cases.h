@@ -1,6 +1,7 @@
 /// Test cases of sharding for a group of any size.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -47,7 +48,7 @@ inline void check_reduce_scatter(comm::Communicator& device_comm) {
     for (std::int64_t i = 0; i < rows * 4; ++i) {
       full.as<float>()[i] = static_cast<float>(i + 1) * static_cast<float>(device_comm.rank() + 1);
     }
-    start_reduce_scatter(device_comm, full.view(), mine.view()).wait();
+    start_reduce_scatters(device_comm, std::array{Sharded{mine.view(), full.view()}}).wait();
     for (std::int64_t i = 0; i < own.count() * 4; ++i) {
       EXPECT_EQ(mine.as<float>()[i], static_cast<float>((own.begin * 4 + i + 1) * size * (size + 1) / 2));
     }
@@ -91,7 +92,10 @@ inline void check_refusals(comm::Communicator& device_comm) {
   EXPECT_EQ(gather(half.view(), all.view()), "gather: the shard and the tensor differ in type or device");
   EXPECT_EQ(gather(mine.view(), wide.view().columns(0, 4)), "gather: needs contiguous views");
   EXPECT_EQ(gather(scalar.view(), scalar.view()), "gather: a scalar has no rows");
-  EXPECT_NE(error_of([&] { start_reduce_scatter(device_comm, halves.view(), half.view()).wait(); }), "no error")
+  EXPECT_NE(error_of([&] {
+              start_reduce_scatters(device_comm, std::array{Sharded{half.view(), halves.view()}}).wait();
+            }),
+            "no error")
       << "only f32";
   const std::vector<Sharded> second_wrong{{mine.view(), all.view()}, {more.view(), all.view()}};
   EXPECT_EQ(error_of([&] { start_gathers(device_comm, second_wrong).wait(); }),

@@ -32,9 +32,6 @@ class AdapterFolder {
   /// select lora_A [r, in] and lora_B [out, r], and nothing else.
   AdapterFolder(const std::string& path, const ModelConfig& model);
 
-  /// Whether `path` is a directory that contains an adapter_config.json.
-  static bool looks_like(const std::string& path);
-
   /// Path as given.
   const std::string& path() const { return path_; }
   /// Rank, alpha, dropout, and targets in the order of computation.

@@ -36,15 +36,13 @@ struct Sharded {
 /// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
 comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all);
 
-/// Starts a reduce-scatter (sum) of full f32 [R, C...] into mine f32 [rows_of(rank), C...]; the content of full is
-/// undefined afterwards. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
-comm::Request start_reduce_scatter(comm::Communicator& device_comm, const View& full, const View& mine);
-
 /// Starts all-gathers of several tensors, in one group where the communicator has groups; all are checked before any is
 /// started.
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
-/// Starts the reduce-scatters of a unit in one call, like start_gathers().
+/// Starts reduce-scatters (sums) of several tensors, in one group where the communicator has groups: each whole f32
+/// [R, C...] into mine f32 [rows_of(rank), C...]; the content of whole is undefined afterwards. With one rank copies
+/// unless both are the same memory. Throws Error when the views do not fit; all are checked before any is started.
 comm::Request start_reduce_scatters(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
 }  // namespace fp8::shard
