@@ -214,7 +214,7 @@ r = [json.loads(line) for line in open("rec.log") if "fp8_flop_share" in line]
 print({0 < s["fp8_flop_share_total"] < s["fp8_flop_share"] < 1 for s in r})')" "{True}"
 is "a step has 42 FP8 GEMMs" "$(field fp8_gemms rec.log | sort -u)" 42
 says "the run record has versions, mesh, model and precisions" \
-  '"type":"run","version":"[^"]+","config":\{.*"mesh":\{"world":1.*"model":\{.*"cpu_isa":"(avx2|avx512|avx512_bf16|neon)","memory_plan":.*"linears":\[\{"name":"model.layers.0.self_attn.q_proj.weight","precision":"fp8","reason":""\}' head -1 rec.log
+  '"type":"run","version":"[^"]+","config":\{.*"mesh":\{"dp_replicate":1,"dp_shard":1,.*"model":\{.*"cpu_isa":"(avx2|avx512|avx512_bf16|neon)","memory_plan":.*"linears":\[\{"name":"model.layers.0.self_attn.q_proj.weight","precision":"fp8","reason":""\}' head -1 rec.log
 says "the run record has the configuration" '"config":\{"data":"d.h5".*"seq-length":16,"batch-size":2.*"precision":"fp8"' head -1 rec.log
 says "an evaluation has a record" '"type":"eval","step":2,"tokens":96,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp8"' cat rec.log
 is "losses are printed with all digits" "$(losses rec.log | awk 'length($2) >= 15' | wc -l)" 4

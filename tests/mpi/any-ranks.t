@@ -16,5 +16,5 @@ for ranks in $walk; do
 done
 is "each step runs once" "$(losses moving.log | cut -d' ' -f1 | tr '\n' ' ')" "$(seq 21 | tr '\n' ' ')"
 near "the losses are those of a run on one rank" moving.log whole.log 1e-6
-is "the records have the numbers of ranks" "$(grep -o '"world":[0-9]*' moving.log | cut -d: -f2 | tr '\n' ' ')" "$walk "
+is "the records have the numbers of ranks" "$(grep -o '"dp_shard":[0-9]*' moving.log | cut -d: -f2 | tr '\n' ' ')" "$walk "
 done_testing
