@@ -498,7 +498,7 @@ says "--follow with --compare is refused" '^fp8-log: --follow: not together with
 
 # Statistics of tensors.
 tensor() { # STEP LINEAR OPERAND SQNR UNDERFLOW
-  printf '{"type":"operand","linear":"model.layers.%s.weight","gemm":"forward","operand":"%s","recipe":"rowwise","nonfinite":0,"amax":1.5,"scale":298.6,"underflow_share":%s,"saturated_share":0.0,"sqnr_db":%s,"step":%s}\n' "$2" "$3" "$5" "$4" "$1"
+  printf '{"type":"operand","linear":"model.layers.%s.weight","gemm":"forward","operand":"%s","recipe":"rowwise","format":"e4m3","nonfinite":0,"amax":1.5,"scale":298.6,"underflow_share":%s,"saturated_share":0.0,"sqnr_db":%s,"step":%s}\n' "$2" "$3" "$5" "$4" "$1"
 }
 product() { # STEP LINEAR ERROR
   printf '{"type":"gemm","linear":"model.layers.%s.weight","gemm":"wgrad","recipe":"rowwise","relative_error":%s,"step":%s}\n' "$2" "$3" "$1"
@@ -526,6 +526,7 @@ for image in svg png; do
   ok "a heatmap is drawn as $image" fp8-log run --tensors --plot sqnr_db -o heat.$image
   ok "the heatmap of products is drawn as $image" fp8-log run --tensors --plot relative_error -o error.$image
 done
+says "a heatmap is drawn in the terminal" '^0 ' fp8-log run --tensors --plot sqnr_db
 is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_proj|1 up_proj|10|20|30)<' heat.svg)" 8
 says "a heatmap is 1200 pixels wide" 'viewBox="0 0 1200 ' cat heat.svg
 is "the labels of an SVG are inside" "$(sed -n 's/.*viewBox="0 0 [0-9]* \([0-9]*\)".*/height \1/p; s/.*translate([0-9.]*,\([0-9.]*\)).*/label \1/p' heat.svg |
@@ -554,7 +555,6 @@ refuses "empty statistics" 'standard input: contains no statistics of tensors$' 
 refuses "two runs with --tensors" '--tensors: needs one run, found 2$' run run --tensors
 refuses "--tensors with --compare" '--tensors: not together with --compare$' run run --tensors --compare
 refuses "--tensors for TensorBoard" '--tensors: exports only csv$' run --tensors --export tensorboard -o board2
-refuses "a heatmap in the terminal" '--tensors: a plot needs --output FILE' run --tensors --plot sqnr_db
 refuses "a metric that tensors do not have" 'no metric "loss" of tensors; available: amax, ' run --tensors --plot loss -o x.svg
 refuses "a metric without values" 'run: no record has a value of subnormal_share$' run --tensors --plot subnormal_share -o x.svg
 refuses "a heatmap with another extension" 'x.gif: the name of a plot must end in' run --tensors --plot sqnr_db -o x.gif
