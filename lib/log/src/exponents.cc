@@ -15,12 +15,13 @@ plot::ExponentRange range_of(const std::string& format) {
 
 // Share of the elements whose codes are not normal.
 double lost(const ExponentCounts& e, const plot::ExponentRange& range) {
-  double below = 0, all = 0;
+  double outside = 0, all = 0;
   for (std::size_t i = 0; i < e.counts.size(); ++i) {
+    const std::int64_t exponent = e.lowest + static_cast<std::int64_t>(i);
     all += e.counts[i];
-    if (e.lowest + static_cast<std::int64_t>(i) < range.normal) below += e.counts[i];
+    if (exponent < range.normal || exponent > range.largest) outside += e.counts[i];
   }
-  return all > 0 ? below / all : 0;
+  return all > 0 ? outside / all : 0;
 }
 
 void add_shares(const ExponentCounts& e, std::int64_t lowest, double share, std::vector<double>& shares) {

@@ -46,11 +46,19 @@ double figure(const json::Object& record, std::string_view metric) {
 
 // The scaled exponents of an operand; none for a product and for a record of an earlier version.
 ExponentCounts exponents_of(const json::Object& record) {
-  const json::Value* v = record.find("scaled_histogram");
+  constexpr const char* kHistogram = "scaled_histogram";
+  constexpr std::int64_t kMost = 1100;  // more than the exponents of f64
+  const json::Value* v = record.find(kHistogram);
   if (v == nullptr || !v->is_object()) return {};
-  ExponentCounts e{v->as_object().get_int_or("lowest", 0, "scaled_histogram"), {}};
-  for (const json::Value& count : v->as_object().get_array("counts", "scaled_histogram"))
+  ExponentCounts e{v->as_object().get_int_or("lowest", 0, kHistogram), {}};
+  const json::Array& counts = v->as_object().get_array("counts", kHistogram);
+  if (e.lowest < -kMost || e.lowest > kMost || std::ssize(counts) > kMost - e.lowest)
+    throw Error(std::string(kHistogram) + ": exponents beyond +-" + std::to_string(kMost));
+  for (const json::Value& count : counts) {
+    if (!count.is_int() || count.as_int() < 0)
+      throw Error(std::string(kHistogram) + ": \"counts\": not whole numbers from 0");
     e.counts.push_back(count.as_double());
+  }
   return e;
 }
 

@@ -249,5 +249,32 @@ TEST_F(Tensors, ExponentsAgainstTheRangeOfTheFormat) {
   EXPECT_HOLDS(test::error_of([&] { (void)exponent_chart(read(records(1))); }), ": no record has a histogram");
 }
 
+// The records of an inspection with another histogram in place of those of its operands; the second may have its own.
+std::string with_histogram(const std::string& counts, const std::string& second) {
+  std::string text = inspected(1, "tensorwise", "30.0");
+  const std::string old = R"("lowest":-12,"counts":[1,0,2,0,0,0,1,4])";
+  std::size_t at = text.find(old);
+  text.replace(at, old.size(), counts);
+  at = text.find(old);
+  return text.replace(at, old.size(), second);
+}
+
+TEST_F(Tensors, ExponentsAllBelowOrAboveTheRange) {
+  const std::string below = R"("lowest":-8,"counts":[7])", above = R"("lowest":9,"counts":[7])";
+  const plot::ExponentChart chart = exponent_chart(read(with_histogram(R"("lowest":0,"counts":[7])", above)));
+  EXPECT_EQ(chart.panels.at(0).worst, "1 down_proj") << "saturated codes are not normal";
+  EXPECT_HOLDS(plot::terminal_exponents(exponent_chart(read(with_histogram(below, below))), 80), "subnormal 100 %;");
+}
+
+TEST_F(Tensors, HistogramsThatNoOperandHasAreRefused) {
+  const std::string good = R"("lowest":-8,"counts":[7])";
+  for (const char* bad : {R"("lowest":-9000000000000000000,"counts":[1])", R"("lowest":-200000000,"counts":[1])",
+                          R"("lowest":9223372036854775807,"counts":[1])"})
+    EXPECT_HOLDS(complaint(with_histogram(good, bad)), "scaled_histogram: exponents beyond +-1100");
+  for (const char* bad :
+       {R"("lowest":0,"counts":[1,-5])", R"("lowest":0,"counts":[1e300])", R"("lowest":0,"counts":["1"])"})
+    EXPECT_HOLDS(complaint(with_histogram(good, bad)), "scaled_histogram: \"counts\": not whole numbers from 0");
+}
+
 }  // namespace
 }  // namespace fp8::log

@@ -46,10 +46,13 @@ double sum_of(const ExponentPanel& panel, const std::vector<double>& shares, std
   return sum;
 }
 
+// "0.1 %"; 100 % has three digits.
+std::string percent_of(double percent) { return format_short(percent, percent < 99.5 ? 2 : 3) + " %"; }
+
 // "zero 0.1 %, subnormal 2 %".
 std::string lost(const ExponentPanel& panel, const std::vector<double>& shares) {
   const auto percent = [&](std::int64_t begin, std::int64_t end) {
-    return format_short(100 * sum_of(panel, shares, begin, end), 2) + " %";
+    return percent_of(100 * sum_of(panel, shares, begin, end));
   };
   return "zero " + percent(INT64_MIN, panel.range.zero) + ", subnormal " +
          percent(panel.range.zero + 1, panel.range.normal - 1);
@@ -98,7 +101,7 @@ std::string script_of(const ExponentChart& chart, Image image) {
   std::string script = terminal_of(image, kWidth, kHeight);
   for (std::size_t p = 0; p < chart.panels.size(); ++p) script += data_of(chart.panels[p], std::to_string(p));
   const auto panels = static_cast<double>(chart.panels.size());
-  constexpr double kLeft = 0.07, kRight = 0.985, kGap = 0.02;
+  constexpr double kLeft = 0.085, kRight = 0.985, kGap = 0.02;
   const double width = (kRight - kLeft - kGap * (panels - 1)) / panels;
   script +=
       "set border 3 lw 1 lc rgb '#909090'\nset tics nomirror scale 0.4 textcolor rgb '#404040'\nunset key\n"
@@ -134,7 +137,7 @@ std::string bar(const ExponentPanel& panel, std::int64_t exponent, std::size_t w
           : std::max<std::size_t>(1, static_cast<std::size_t>(percent / greatest * static_cast<double>(most)));
   std::string out;
   for (std::size_t i = 0; i < cells; ++i) out += code;
-  const std::string text = percent < kLowest ? "" : " " + format_short(percent, 2) + " %";
+  const std::string text = percent < kLowest ? "" : " " + percent_of(percent);
   return out + text + std::string(width - std::min(width, cells + text.size()), ' ');
 }
 
