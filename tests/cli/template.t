@@ -25,6 +25,7 @@ is "--quiet prints none" "$(fp8-tokenize openai.jsonl --tokenizer own --json -q 
 is "a tokenizer.json beside it too" "$(ids openai.jsonl --tokenizer own/tokenizer.json)" "$(cat own.ids)"
 is "standard input, with a flag of conversations" "$(ids - --tokenizer own --mask assistant <openai.jsonl)" "$(cat own.ids)"
 is "standard input, with a format" "$(ids - --tokenizer own --from messages <openai.jsonl)" "$(cat own.ids)"
+says "none renders no conversations" '^fp8-tokenize: --template: conversations cannot be rendered with none; ' fp8-tokenize openai.jsonl --tokenizer own --template none --json
 ok "a packed file" fp8-tokenize openai.jsonl --tokenizer own --pack 64 -o own.h5
 echo '{"text":"a"}' >text.jsonl
 is "records of text stay text" "$(fp8-tokenize text.jsonl --tokenizer own -o text.h5 2>&1)" "$(fp8-tokenize text.jsonl --tokenizer bare -f -o text.h5 2>&1)"

@@ -35,6 +35,8 @@ bool any_conversations(const cli::Arguments& a) {
 
 void check(const cli::Arguments& a, const data::DeclaredTokenizer* tokenizer) {
   if (a.positionals("files").empty()) throw Error("FILE: needed");
+  if (a.has("template") && a.text("template") == chat::kNoTemplate)
+    throw Error("--template: conversations cannot be rendered with none; name a template, or leave it out for texts");
   for (const char* flag : {"encode", "decode", "special", "eos"}) {
     if (a.has(flag)) throw Error("--" + std::string(flag) + ": not with --template");
   }
