@@ -39,6 +39,8 @@ train mix $mix
 is "the last glob that matches gives the recipe" "$(linears mix 'down_proj|o_proj')" "$(printf '%s\n' '0.self_attn.o_proj.weight -' \
   '0.mlp.down_proj.weight delayed' '1.self_attn.o_proj.weight -' '1.mlp.down_proj.weight blockwise')"
 ok "records name all recipes in the form of the flag" grep -q '"recipe":"current,\*.down_proj=delayed,\*.1.mlp.down_proj=blockwise"' mix
+train list --recipe 'current,*.down_proj=delayed,*.1.mlp.down_proj=blockwise'
+same_bits "a list in the form of the records is the same" list mix
 ok "the table of linears names the recipe" grep -Eq 'down_proj.weight .*recipe delayed' mix.err
 [ "$(losses mix)" != "$(losses one.current)" ] && [ "$(losses mix)" != "$(losses one.delayed)" ]
 result $? "the recipe of one linear changes the losses"
@@ -83,6 +85,8 @@ is "linears without a glob are measured as without one" "$(errors tensorwise ins
 # --- errors
 refused "an unknown recipe" "--recipe: 'x' is not one of tensorwise, rowwise" m.h5 $flags --out x --recipe x
 refused "an unknown recipe after a glob" "--recipe: 'x' is not one of tensorwise" m.h5 $flags --out x --recipe '*=x'
+refused "two recipes in a list" "--recipe: 'rowwise,\*.o_proj=current,current': one recipe is needed, beside it GLOB=NAME" m.h5 $flags --out x --recipe 'rowwise,*.o_proj=current,current'
+refused "an empty part of a list" "--recipe: '' is not one of tensorwise" m.h5 $flags --out x --recipe 'rowwise,'
 refused "an empty glob" "--recipe: '=rowwise': needs a GLOB" m.h5 $flags --out x --recipe =rowwise
 refused "a glob that matches nothing" "recipe nothing=rowwise: matches no linear" m.h5 $flags --out x --recipe nothing=rowwise
 refused "a glob that splits q, k, v" "recipe \*\.q_proj=rowwise: model.layers.0.self_attn.q_proj.weight and model.layers.0.self_attn.k_proj.weight have the same input" \

@@ -137,11 +137,11 @@ fp8-step m.h5 $short --steps 4 $set --out same-one >same-one.log 2>err
 fp8-step m.h5 $short --steps 4 --until-step 2 $set --out same-two >same-two.log 2>err
 fp8-step m.h5 $short --steps 4 --out same-two >>same-two.log 2>err
 same_bits "an FP8 run without --precision goes on as it was" same-two.log same-one.log
-grep -q '^fp8-step: precision as in same-two/step-00000002: --precision fp8 --recipe delayed,\*.down_proj=rowwise$' err
+grep -q "^fp8-step: precision as in same-two/step-00000002: --precision fp8 --recipe 'delayed,\*.down_proj=rowwise'$" err
 result $? "a note says so"
 is "--print-config does the same" "$(fp8-step m.h5 $short --steps 6 --out same-two --print-config 2>err | tr -d ' \n' |
   grep -o '"precision":"fp8"\|"recipe":\[[^]]*\]\|"margin":1\|"filter":\[[^]]*\]' | tr '\n' ' ')" '"precision":"fp8" "recipe":["delayed","*.down_proj=rowwise"] "margin":1 "filter":["*.0.self_attn.o_proj"] '
-says "a flag of precision alone is refused" '^fp8-step: --recipe, --filter: needs --precision; without it the run goes on as in same-two/step-00000004, with --precision fp8 --recipe delayed,' \
+says "a flag of precision alone is refused" '^fp8-step: --recipe, --filter: needs --precision; without it the run goes on as in same-two/step-00000004, with --precision fp8 --recipe .delayed,' \
   fp8-step m.h5 $short --steps 6 --out same-two --recipe rowwise --filter '*.o_proj'
 printf '{"recipe": "rowwise"}' >alone.json
 says "one of a configuration is not used, with a note" '^fp8-step: --recipe: not used: --precision is not given$' fp8-step m.h5 $short --steps 5 --out same-two --config alone.json

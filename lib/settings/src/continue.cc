@@ -72,9 +72,11 @@ void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& chec
   if (precision.chosen || phase == nullptr) return;
   PrecisionConfig before = precision_of(*phase, checkpoint.path() + ": /train: phase");
   if (before.precision != Precision::fp8 && before.precision == precision.precision) return;
-  const std::string as =
-      cli::flag_name("precision") + " " + std::string(name_of(before.precision)) +
-      (before.precision == Precision::fp8 ? " " + cli::flag_name("recipe") + " " + before.recipe_text() : "");
+  std::string as = cli::flag_name("precision") + " " + std::string(name_of(before.precision));
+  if (before.precision == Precision::fp8) {
+    const std::string quote = before.linear_recipes.empty() ? "" : "'";  // a shell expands the globs
+    as += " " + cli::flag_name("recipe") + " " + quote + before.recipe_text() + quote;
+  }
   if (const std::string flags = flags_among(precision.typed, true); !flags.empty())
     throw Error(flags + ": needs " + cli::flag_name("precision") + "; without it the run goes on as in " +
                 checkpoint.path() + ", with " + as);

@@ -22,9 +22,17 @@ bool add_linear_recipe(const std::string& text, PrecisionConfig& precision) {
   return true;
 }
 
+// A value may be a list as records, notes and tools that compare recipes have it, of one name and of any GLOB=NAME.
 void read_recipe(const Arguments& a, Config& config) {
-  for (const std::string& text : a.list("recipe"))
-    if (!add_linear_recipe(text, config.precision)) config.precision.recipe = known_recipe(text);
+  for (const std::string& list : a.list("recipe")) {
+    int names = 0;
+    for (const std::string& part : parts_of({list})) {
+      if (add_linear_recipe(part, config.precision)) continue;
+      config.precision.recipe = known_recipe(part);
+      if (++names > 1)
+        throw Error(cli::flag_name("recipe") + ": '" + list + "': one recipe is needed, beside it GLOB=NAME");
+    }
+  }
 }
 
 }  // namespace fp8::settings
