@@ -11,10 +11,10 @@
 namespace fp8::plot {
 namespace {
 
-constexpr int kWidth = 1200, kHeight = 460;                      // pixels
+constexpr int kWidth = 1200, kPanelWidth = 390, kHeight = 460;   // pixels
 constexpr double kLowest = 1e-4;                                 // %; the least share that is drawn
 constexpr std::int64_t kBelow = 4, kMostBelow = 14, kAbove = 3;  // exponents below the range of a format, and above it
-constexpr std::size_t kLongestName = 34;                         // characters
+constexpr std::size_t kLongestName = 22, kLongestTitle = 150;    // characters
 
 struct PanelLimits {
   std::int64_t low = 0, high = 0;
@@ -62,11 +62,12 @@ std::string data_of(const ExponentPanel& panel, const std::string& number) {
   const PanelLimits limits = limits_of(panel);
   std::string data = "$shares" + number + " << END_OF_DATA\n";
   for (std::int64_t e = limits.low; e <= limits.high; ++e) {
-    const auto text = [&](const std::vector<double>& shares) {
+    const auto text = [&](const std::vector<double>& shares, double least) {
       const double percent = 100 * share_at(panel, shares, e);
-      return percent < kLowest ? std::string("NaN") : format_double(percent);
+      return percent < kLowest ? format_double(least) : format_double(percent);
     };
-    data += std::to_string(e) + " " + text(panel.shares) + " " + text(panel.worst_shares) + "\n";
+    // histeps joins the neighbours of a NaN, which would show shares where there are none.
+    data += std::to_string(e) + " " + text(panel.shares, NAN) + " " + text(panel.worst_shares, kLowest / 1e3) + "\n";
   }
   return data + "END_OF_DATA\n";
 }
@@ -98,9 +99,10 @@ std::string panel_of(const ExponentPanel& panel, const std::string& number) {
 }
 
 std::string script_of(const ExponentChart& chart, Image image) {
-  std::string script = terminal_of(image, kWidth, kHeight);
-  for (std::size_t p = 0; p < chart.panels.size(); ++p) script += data_of(chart.panels[p], std::to_string(p));
   const auto panels = static_cast<double>(chart.panels.size());
+  std::string script =
+      terminal_of(image, std::max(kWidth, kPanelWidth * static_cast<int>(chart.panels.size())), kHeight);
+  for (std::size_t p = 0; p < chart.panels.size(); ++p) script += data_of(chart.panels[p], std::to_string(p));
   constexpr double kLeft = 0.085, kRight = 0.985, kGap = 0.02;
   const double width = (kRight - kLeft - kGap * (panels - 1)) / panels;
   script +=
@@ -111,7 +113,7 @@ std::string script_of(const ExponentChart& chart, Image image) {
       "set ylabel 'share of the nonzero elements (%)' textcolor rgb '#202020'\n"
       "set xlabel 'log2 of the scaled magnitude' offset 0,0.4 textcolor rgb '#202020'\nset multiplot\n"
       "set tmargin at screen 0.84\nset bmargin at screen 0.24\nset label 7 " +
-      quoted(chart.title) + " at screen 0.5, 0.955 center textcolor rgb '#202020'\n";
+      quoted(excerpt(chart.title, kLongestTitle)) + " at screen 0.5, 0.955 center textcolor rgb '#202020'\n";
   for (std::size_t p = 0; p < chart.panels.size(); ++p) {
     const double from = kLeft + static_cast<double>(p) * (width + kGap);
     script += "set lmargin at screen " + format_short(from, 6) + "\nset rmargin at screen " +

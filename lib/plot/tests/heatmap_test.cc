@@ -1,7 +1,9 @@
 // Heatmaps and histograms of exponents as text, and that gnuplot draws them.
 #include "fp8/plot/heatmap.h"
 
+#include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "fp8/base/file.h"
 #include "fp8/plot/exponents.h"
@@ -52,6 +54,37 @@ TEST(Exponents, TextHasABarForEachExponent) {
                "\u2588\u2588\u2588\u2588\u2588\u2588\u2588 80 %\n  -7\n");
   EXPECT_HOLDS(text, " -10  \u2592\u2592\u2592\u2592\u2592 18 %\n -11\n -12  \u2591 2 %\n");
   EXPECT_HOLDS(text, "weight, e4m3: zero 2 %, subnormal 18 %; 1 up_proj: zero 50 %, subnormal 0 %\n");
+}
+
+// The y of the points of the line in an SVG, from the paths of its colour; larger is lower.
+std::vector<double> heights_of_line(const std::string& svg) {
+  const std::regex path("stroke='rgb\\(176,  58,  46\\)'  d='([^']*)'"), point("[ML][0-9.]+,([0-9.]+)");
+  std::vector<double> heights;
+  for (std::sregex_iterator p(svg.begin(), svg.end(), path), none; p != none; ++p) {
+    const std::string points = (*p)[1];
+    for (std::sregex_iterator at(points.begin(), points.end(), point); at != none; ++at)
+      heights.push_back(std::stod((*at)[1]));
+  }
+  return heights;
+}
+
+TEST(Exponents, TheLineFallsToTheAxisBetweenShares) {
+  const test::TemporaryFolder scratch;
+  const std::string path = scratch.write("a.svg", "");
+  gnuplot_exponents(chart(), Image::svg, path);
+  const std::vector<double> heights = heights_of_line(read_text_file(path, 1 << 20));
+  const double highest = *std::ranges::min_element(heights), lowest = *std::ranges::max_element(heights);
+  ASSERT_GT(lowest, highest + 100);
+  EXPECT_GE(std::ranges::count(heights, lowest), 4) << "before, twice between and after the shares";
+}
+
+TEST(Exponents, FourPanelsMakeAWiderPicture) {
+  ExponentChart four = chart();
+  four.panels.assign(4, four.panels[0]);
+  const test::TemporaryFolder scratch;
+  const std::string path = scratch.write("a.svg", "");
+  gnuplot_exponents(four, Image::svg, path);
+  EXPECT_HOLDS(read_text_file(path, 1 << 20), "viewBox=\"0 0 1560 460\"");
 }
 
 TEST(Exponents, AndHeatmapsAreDrawn) {
