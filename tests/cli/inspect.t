@@ -217,6 +217,9 @@ fp8-convert hf -o large.h5 -q >out 2>err
 bisect large large.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 1e3
 is "the first result that is not finite is named, with status 1" "$? $(figures large '[r[-1]["first_nonfinite"][k] for k in ("pass", "operation")]')" "1 ['forward', 'model.layers.0.mlp.gate_proj']"
 
+fp8-inspect large.h5 $data --json >out 2>err
+is "a loss that is not finite is null, with a note" "$? $(grep -o '"loss":null' out) $(grep -c '^fp8-inspect: tensorwise: the loss is not finite$' err)" '0 "loss":null 1'
+
 # side_notes A B: the notes of a bisection
 side_notes() { fp8-inspect m.h5 $data --json --bisect "$1" --against "$2" 2>&1 >out | sed 's/^fp8-inspect: //' | tr '\n' ';'; }
 says "a flag of FP8 on a side without it is refused" '^fp8-inspect: --emulate: needs --precision fp8; it is bf16$' \

@@ -2,6 +2,7 @@
 #include "fp8/inspect/inspect.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "activity.h"
 #include "bisect.h"
@@ -90,6 +91,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   const statistics::Results results = collector.end();
   const train::LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, gemms};
   all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));
+  if (!std::isfinite(sum.loss)) all.journal.note(config.precision.recipe_text() + ": the loss is not finite");
   for (const json::Value& record : records_of(results, config.precision.recipe_text(), train::linear_names(table)))
     all.journal.emit(record);
 }

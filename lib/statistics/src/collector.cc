@@ -276,8 +276,9 @@ Results Collector::end() {
     r.operands.push_back({use.linear, use.gemm, use.operand, key.format, key.granularity, entry.figures});
     if (options_.groups) r.operands.back().groups = spread_of(entry.groups);
   }
-  for (const auto& [key, squares] : products_)
-    r.products.push_back({key.first, key.second, std::sqrt(squares.error / squares.reference)});
+  for (const auto& [key, squares] : products_)  // a product that is zero, as it should be, has no error
+    r.products.push_back(
+        {key.first, key.second, squares.error == 0 ? 0 : std::sqrt(squares.error / squares.reference)});
   return r;
 }
 

@@ -105,6 +105,14 @@ TEST_F(Layer, EveryOperandOfEveryGemmIsReported) {
   for (const ProductResult& p : r.products) EXPECT_LT(p.relative_error, 0.1);
 }
 
+TEST_F(Layer, ProductsOfAGradientOfZerosAreExact) {
+  dy_ = filled(kM, kN, 0);
+  Collector c = collector();
+  run(c, "tensorwise");
+  for (const ProductResult& p : c.end().products)
+    EXPECT_TRUE(p.gemm == gemm::GemmRole::forward ? p.relative_error > 0 : p.relative_error == 0) << p.relative_error;
+}
+
 TEST_F(Layer, OnlyWhatIsCastIsReported) {
   Collector c = collector();
   run(c, "rowwise_with_gw_hp");
