@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "fp8/base/student.h"
 
@@ -57,15 +58,22 @@ std::optional<std::int64_t> LossChange::sequences_for(double wanted, std::int64_
 }
 
 void set_spread(std::span<LossChange> changes) {
+  constexpr double kMost = 2;  // medians
   double squares = 0;
   std::int64_t falls = 0;
+  std::vector<double> errors;
   for (const LossChange& c : changes) {
-    if (!(c.change < 0) || std::isnan(c.standard_error)) continue;
-    squares += square(c.change) - square(c.standard_error);
+    if (!std::isfinite(c.change) || !(c.standard_error > 0)) continue;
+    errors.push_back(c.standard_error);
+    if (c.change >= 0) continue;
+    squares += square(c.change / c.standard_error) - 1;
     ++falls;
   }
-  const double spread = falls > 0 && squares > 0 ? std::sqrt(squares / static_cast<double>(falls)) : 0;
-  for (LossChange& c : changes) c.spread = spread, c.falls = falls;
+  std::ranges::sort(errors);
+  const double most = errors.empty() ? 0 : kMost * errors[errors.size() / 2];
+  const double ratio = falls > 0 && squares > 0 ? std::sqrt(squares / static_cast<double>(falls)) : 0;
+  for (LossChange& c : changes)
+    c.spread = c.standard_error > 0 ? ratio * std::min(c.standard_error, most) : 0, c.falls = falls;
 }
 
 void PairedSums::add(std::span<const double> with, std::span<const double> without,

@@ -34,9 +34,12 @@ struct LossChange {
 };
 
 // Sets the spread of all changes that are tested together. Weights are rounded once for all sequences, which moves the
-// loss up or down by chance too, and no number of sequences makes this smaller. Nothing that lowers the loss is harm,
-// so falls show how much: the spread is the root of the mean of change^2 - standard_error^2 over them, 0 if that is
-// negative or none falls. Degrees of freedom are those of Satterthwaite 1946, Welch 1947.
+// loss up or down by chance too, and no number of sequences makes this smaller. A linear that moves the losses of single
+// sequences more moves their mean more, in proportion to its standard error: linears of models without harm differ by a
+// factor of ten in both. Nothing that lowers the loss is harm, so falls show the ratio: that of spread and standard error
+// is the root of the mean of (change / standard_error)^2 - 1 over them, 0 if that is negative or none falls. The standard
+// error that it multiplies is at most twice the median, because harm raises that of the linear that is hurt. Degrees of
+// freedom are those of Satterthwaite 1946, Welch 1947.
 void set_spread(std::span<LossChange> changes);
 
 // Sums over sequences of d, the difference of the loss summed over the targets of the sequence, and of t, their number.
