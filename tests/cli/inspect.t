@@ -57,6 +57,7 @@ is "a cast that GEMMs share is listed once, in tables of --top rows" "$(python3 
 tables = [t for t in open("worst").read().split("\n\n") if t.startswith("linear")]
 casts = [[l.split() for l in t.splitlines() if l.startswith("model")] for t in tables if "operand" in t]
 print({len({(c[0], c[2]) for c in t}) == len(t) == 2 for t in casts}, any("," in c[1] for t in casts for c in t))')" "{True} True"
+is "records of one step have no columns for steps" "$(grep -c -e 'at step' -e last worst)" 0
 fp8-log records --tensors --plot sqnr_db >map 2>err
 is "the SQNR by layer is drawn in the terminal, as the distance from the ideal" "$? $(awk '/^input$/ { p = 1; next } p && /^0 / { print; exit }' map | awk '{ printf "%.2f", $2 }')" "0 $(figures records '"%.2f" % (31.52155 - min(x["sqnr_db"] for x in r if x.get("operand") == "input" and x["linear"] == "model.layers.0.self_attn.q_proj.weight"))')"
 fp8-log records --tensors --plot exponents >bars 2>err

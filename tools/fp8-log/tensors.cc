@@ -31,19 +31,19 @@ std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top,
   const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
   if (worst.empty()) return std::string(t.none) + "\n";
   const bool products = worst.front().series->operand.empty();
-  const bool recipes = log::recipes_of(run).size() > 1;
+  const bool recipes = log::recipes_of(run).size() > 1, steps = run.steps.size() > 1;
   std::vector<Row> rows{{"linear", "gemm"}};
   if (!products) rows.front().emplace_back("operand");
   if (recipes) rows.front().emplace_back("recipe");
-  for (const std::string_view name : {t.heading, std::string_view("at step"), std::string_view("last")})
-    rows.front().emplace_back(name);
+  rows.front().emplace_back(t.heading);
+  if (steps) rows.front().insert(rows.front().end(), {"at step", "last"});
   for (const log::WorstTensor& w : worst) {
     if (rows.size() > top) break;
     Row row{terminal_safe(w.series->linear), terminal_safe(w.gemms)};
     if (!products) row.push_back(terminal_safe(w.series->operand));
     if (recipes) row.push_back(terminal_safe(w.series->recipe));
-    for (const std::string& text : {value_text(w.value, t), std::to_string(w.step), value_text(w.last, t)})
-      row.push_back(text);
+    row.push_back(value_text(w.value, t));
+    if (steps) row.insert(row.end(), {std::to_string(w.step), value_text(w.last, t)});
     rows.push_back(std::move(row));
   }
   return table(rows, page, (products ? 2u : 3u) + (recipes ? 1 : 0));
