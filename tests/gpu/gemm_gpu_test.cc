@@ -138,20 +138,9 @@ TEST_F(GemmGpu, F32IsNotRoundedBeforeMultiplication) {
   for (std::int64_t i = 0; i < 64 * 64; ++i) ASSERT_EQ(c.as<float>()[i], b.as<float>()[i] * (1 + 0x1p-20f)) << i;
 }
 
-struct Pair {
-  Sharing a, b;
-};
-constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},
-                           {Sharing::vector, Sharing::vector},
-                           {Sharing::vector, Sharing::one},
-                           {Sharing::one, Sharing::vector},
-                           {Sharing::block1x128, Sharing::block1x128},
-                           {Sharing::block1x128, Sharing::block128x128},
-                           {Sharing::block128x128, Sharing::block1x128}};
-
 TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
   if (!fp8()) GTEST_SKIP() << gpu_->name() << " has no FP8";
-  for (const auto& [sa, sb] : kPairs) {
+  for (const auto& [sa, sb] : kSharingPairs) {
     const bool blocks = sa == Sharing::block1x128 || sa == Sharing::block128x128;
     if (!hopper() && blocks) continue;
     for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 16, 300}, {24, 16, 129}, {1, 8, 1}, {17, 32, 20}}) {

@@ -17,6 +17,18 @@ namespace fp8::gemm::testing {
 /// How inverse scales are shared.
 enum class Sharing : std::uint8_t { one, vector, block1x128, block128x128, block1x32 };
 
+/// How the scales of A and of B are shared, in every pair that a device supports, except blocks of 32.
+struct SharingPair {
+  Sharing a, b;
+};
+constexpr SharingPair kSharingPairs[] = {{Sharing::one, Sharing::one},
+                                         {Sharing::vector, Sharing::vector},
+                                         {Sharing::vector, Sharing::one},
+                                         {Sharing::one, Sharing::vector},
+                                         {Sharing::block1x128, Sharing::block1x128},
+                                         {Sharing::block1x128, Sharing::block128x128},
+                                         {Sharing::block128x128, Sharing::block1x128}};
+
 /// Codes [outer, K] with unit stride along K, and their inverse scales.
 struct Codes {
   tensor::Tensor memory, scale_memory;  ///< on the host

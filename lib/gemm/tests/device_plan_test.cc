@@ -189,19 +189,8 @@ TEST(DevicePlan, ScalesOfFloatsAreAppliedAfterTheSum) {
   EXPECT_FALSE(first_difference(c.view(), expected(left, right, c.view(), {})));
 }
 
-struct Pair {
-  Sharing a, b;
-};
-constexpr Pair kPairs[] = {{Sharing::one, Sharing::one},
-                           {Sharing::vector, Sharing::vector},
-                           {Sharing::vector, Sharing::one},
-                           {Sharing::one, Sharing::vector},
-                           {Sharing::block1x128, Sharing::block1x128},
-                           {Sharing::block1x128, Sharing::block128x128},
-                           {Sharing::block128x128, Sharing::block1x128}};
-
 TEST(DevicePlan, CodesWithEveryPairOfScales) {
-  for (const auto& [sa, sb] : kPairs) {
+  for (const auto& [sa, sb] : kSharingPairs) {
     const bool blocks = sa == Sharing::block1x128 || sa == Sharing::block128x128;
     for (const Size s : {Size{16, 24, 16}, {8, 136, 48}, {200, 8, 300}, {24, 16, 129}, {1, 8, 1}}) {
       if (blocks && s.m % 8 != 0) continue;
@@ -222,7 +211,7 @@ TEST(DevicePlan, CodesWithEveryPairOfScales) {
 }
 
 TEST(DevicePlan, RowScalesAreAppliedAfterTheSumIfTheLibraryHasNone) {
-  for (const auto& [sa, sb] : kPairs) {
+  for (const auto& [sa, sb] : kSharingPairs) {
     const bool rows = sa == Sharing::vector || sb == Sharing::vector;
     for (const DType type : {DType::f32, DType::bf16}) {
       const Codes a = make_codes(DType::e5m2, 17, 35, sa, 1), b = make_codes(DType::e4m3, 24, 35, sb, 2);
