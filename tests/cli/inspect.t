@@ -220,6 +220,8 @@ is "the first result that is not finite is named, with status 1" "$? $(figures l
 
 fp8-inspect large.h5 $data --json >out 2>err
 is "a loss that is not finite is null, with a note" "$? $(grep -o '"loss":null' out) $(grep -c '^fp8-inspect: tensorwise: the loss is not finite$' err)" '0 "loss":null 1'
+fp8-eval large.h5 $data --precision fp8 --recipe tensorwise >out 2>err
+is "fp8-eval has the note too" "$? $(grep -c '^fp8-eval: tensorwise: the loss is not finite$' err)" "0 1"
 
 # side_notes A B: the notes of a bisection
 side_notes() { fp8-inspect m.h5 $data --json --bisect "$1" --against "$2" 2>&1 >out | sed 's/^fp8-inspect: //' | tr '\n' ';'; }

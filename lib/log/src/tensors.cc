@@ -235,7 +235,7 @@ std::size_t tensor_metric(std::string_view metric) {
   if (at != kTensorMetrics.end()) return static_cast<std::size_t>(at - kTensorMetrics.begin());
   std::string list;
   for (const std::string_view name : kTensorMetrics) list += (list.empty() ? "" : ", ") + std::string(name);
-  throw Error("no metric \"" + excerpt(metric) + "\" of tensors; available: " + list);
+  throw Error("no metric \"" + excerpt(metric) + "\" of tensors; available: " + list + ", " + std::string(kExponents));
 }
 
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric) {

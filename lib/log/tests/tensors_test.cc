@@ -128,6 +128,7 @@ TEST_F(Tensors, WorstFirst) {
   EXPECT_EQ(worst_tensors(nan, kSqnr)[0].value, -HUGE_VAL);
   EXPECT_EQ(tensor_metric("sqnr_db"), kSqnr);
   EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), "no metric \"loss\" of tensors; available: amax, ");
+  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), ", relative_error, exponents");
 }
 
 TEST_F(Tensors, RecordsAndCsv) {

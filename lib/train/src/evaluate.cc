@@ -104,7 +104,11 @@ void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSe
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", e.sampler.separate() ? "separate" : "joined");
   e.journal.emit(record);
-  if (!std::isfinite(sum.loss)) e.journal.note("the loss is not finite");
+  if (!std::isfinite(sum.loss)) {
+    const settings::PrecisionConfig& p = setup.precision;
+    const std::string in = p.recipe_or_null() == nullptr ? std::string(name_of(p.precision)) : p.recipe_text();
+    e.journal.note(in + ": the loss is not finite");
+  }
 }
 
 }  // namespace
