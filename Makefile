@@ -11,6 +11,8 @@
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
 O       ?= build
+# A folder below this one has one name, relative, so that a command that names it in another way compiles nothing again.
+override O := $(patsubst $(CURDIR)/%,%,$O)
 PREFIX  ?= /usr/local
 MARCH   ?= $(if $(x86),x86-64-v3)
 OPT     ?= -O3

@@ -16,6 +16,7 @@ install() { make --no-print-directory -C "$SRC" "$1" O="$O" PREFIX=/usr DESTDIR=
 
 umask 022
 ok "make install" install install
+is "make install compiles and links nothing again" "$(grep -cE '^(CXX|NVCC|AR|LINK) ' out)" 0
 tools=$(cd "$SRC/tools" && for t in */crate.mk; do echo "${t%/*}"; done)
 is "the installed programs are those of tools/" "$(ls "$usr/bin")" "$tools"
 share=$usr/share
