@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kKinds = {"model", "quantized", "training"};
 
+const Section* find_section(std::string_view name) {
+  return std::find_if(kSections.begin(), kSections.end(), [&](const Section& s) { return name.starts_with(s.prefix); });
+}
+
 }  // namespace
 
 std::string_view name_of(FileKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
@@ -23,15 +27,11 @@ FileKind parse_kind(std::string_view name, const std::string& what) {
   return static_cast<FileKind>(it - kKinds.begin());
 }
 
-bool is_known_section(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kSections = {kWeights, kScales, kMomentM, kMomentV, kFp8};
-  return std::any_of(kSections.begin(), kSections.end(), [&](std::string_view s) { return name.starts_with(s); });
-}
+bool is_known_section(std::string_view name) { return find_section(name) != kSections.end(); }
 
 h5::Values values_of(std::string_view name) {
-  if (name.starts_with(kMomentV) || name.starts_with(kScales) || name.starts_with(kFp8))
-    return h5::Values::finite_unsigned;
-  return is_known_section(name) ? h5::Values::finite : h5::Values::any;
+  const auto* section = find_section(name);
+  return section == kSections.end() ? h5::Values::any : section->values;
 }
 
 std::uint64_t TensorMeta::bytes() const {

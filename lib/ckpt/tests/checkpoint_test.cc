@@ -1,4 +1,5 @@
 // Round trips: one file, folders of any number of ranks, and equality of bytes between them.
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -11,6 +12,20 @@ namespace fp8::ckpt {
 namespace {
 
 using Checkpoints = FolderTest;
+
+// No prefix begins another, so that each name is in one section at most.
+TEST(Sections, EveryNameIsInOneRow) {
+  for (const Section& s : kSections) {
+    const std::string name = std::string(s.prefix) + "model.norm.weight";
+    EXPECT_TRUE(is_known_section(name)) << name;
+    EXPECT_EQ(values_of(name), s.values) << name;
+    EXPECT_EQ(std::ranges::count_if(kSections, [&](const Section& o) { return name.starts_with(o.prefix); }), 1);
+  }
+  EXPECT_FALSE(is_known_section("mine/x"));
+  EXPECT_EQ(values_of("mine/x"), h5::Values::any);
+  EXPECT_EQ(values_of("optimizer/v/x"), h5::Values::finite_unsigned);
+  EXPECT_EQ(values_of("optimizer/m/x"), h5::Values::finite);
+}
 
 TEST_F(Checkpoints, a_single_file_reads_back) {
   write_model(at("m.h5"));

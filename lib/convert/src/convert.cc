@@ -280,8 +280,9 @@ void write_weight(const Source& source, const model::Parameter& p, const Convert
 std::vector<std::string> state_names(const Source& source, const Plan& plan) {
   std::vector<std::string> names;
   if (!plan.training()) return names;
-  for (const std::string_view section : {ckpt::kMomentM, ckpt::kMomentV, ckpt::kFp8}) {
-    for (const ckpt::TensorMeta& meta : source.checkpoint()->tensors(section)) names.push_back(meta.name);
+  for (const ckpt::Section& section : ckpt::kSections) {
+    if (!section.training) continue;
+    for (const ckpt::TensorMeta& meta : source.checkpoint()->tensors(section.prefix)) names.push_back(meta.name);
   }
   return names;
 }

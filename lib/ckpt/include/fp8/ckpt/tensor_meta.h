@@ -3,6 +3,8 @@
 /// section.
 #pragma once
 
+#include <array>
+
 #include "fp8/h5/types.h"
 
 namespace fp8::ckpt {
@@ -33,6 +35,20 @@ inline constexpr std::string_view kFp8 = "fp8/";              ///< state of the 
 
 /// Prefix of the texts of files of a Hugging Face folder, followed by the file's name.
 inline constexpr std::string_view kHuggingFace = "huggingface/";
+
+/// A section that this version defines.
+struct Section {
+  std::string_view prefix;  ///< begin of the names of its tensors
+  h5::Values values;        ///< the values that a valid checkpoint may hold there
+  bool training;            ///< state of a run, which only a training checkpoint keeps
+};
+
+/// Every section. A new one is a row here.
+inline constexpr std::array<Section, 5> kSections{{{kWeights, h5::Values::finite, false},
+                                                   {kScales, h5::Values::finite_unsigned, false},
+                                                   {kMomentM, h5::Values::finite, true},
+                                                   {kMomentV, h5::Values::finite_unsigned, true},
+                                                   {kFp8, h5::Values::finite_unsigned, true}}};
 
 /// Whether a tensor's name is in a section that this version defines.
 bool is_known_section(std::string_view name);
