@@ -69,6 +69,9 @@ for what in sqnr_db relative_error exponents; do
   done
 done
 is "recipes have a column in the tables" "$(grep -c 'recipe  *lowest SQNR' "$(fp8-log every --tensors --top 0 >tables 2>err; echo tables)") $(grep -c ' mxfp8 ' tables | awk '{ print ($1 > 0) }')" "1 1"
+is "a pipe has whole names in every table" "$(grep -c '\.\.\.' tables) $(grep -c '^model.layers.[01].[a-z_]*.[a-z_]*.weight ' tables | awk '{ print ($1 > 1000) }')" "0 1"
+on_terminal fp8-log every --tensors --top 30 | tr -d '\r' >tables
+is "a terminal names linears and recipes, no wider than it is" "$(grep -c '^[01]\.\(q\|k\|v\|o\|gate\|up\|down\)_proj  *[a-z,]* ' tables) $(awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' tables | wc -l) $(grep -c ' rowwise_wi[a-z_]*\.* ' tables | awk '{ print ($1 > 0) }')" "90 0 1"
 is "a plot of several recipes is refused" "$(fp8-log every --tensors --plot sqnr_db 2>&1)" "fp8-log: every: a plot needs one recipe, found tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8; inspect one, or select its records with grep"
 is "--top is refused without --tensors" "$(fp8-log records --top 3 2>&1)" "fp8-log: --top: only with --tensors"
 

@@ -270,7 +270,7 @@ long=a-run-with-a-name-that-is-so-long-that-no-table-has-room-for-it-and-its-val
 cp -r phased $long
 is "no table is wider than 80 characters" "$(for what in "base free unlike phased model data $long" "phased base" "--compare base free" "run --tensors"; do
   # shellcheck disable=SC2086 # words on purpose
-  fp8-log $what 2>&1 | LC_ALL=C widest
+  on_terminal "fp8-log $what" | sed 's/\r//; s/\x1b\[[0-9]*m//g' | LC_ALL=C widest
 done | tr -d '\n')" 1111
 
 # Named pipes are read like files; a message names a pipe without a writer.
@@ -512,14 +512,13 @@ for step in 10 20 30; do
 done >run/tensors.jsonl
 ok "--tensors succeeds" fp8-log run --tensors
 is "--tensors counts steps and records" "$(head -1 out)" "3 steps, 10 to 30, 18 records"
-is "the lowest SQNR is first" "$(sed -n 5p out | tr -s ' ')" "model.layers.0.mlp.up_proj.weight forward weight 21.5"
-is "with its step and the last value" "$(sed -n '/at step/,$p' out | sed -n 3p | tr -s ' ')" "model.layers.0.mlp.up_proj.weight forward weight 10 23.5"
+is "the lowest SQNR is first, with its step and the last value" "$(sed -n 5p out | tr -s ' ')" "model.layers.0.mlp.up_proj.weight forward weight 21.5 10 23.5"
 is "the largest error is first" "$(tail -4 out | sed -n 3p | tr -s ' ')" "model.layers.1.mlp.up_proj.weight wgrad 1.3 30 1.3"
 is "what does not occur is a line" "$(grep -c '^nothing saturates$' out)" 1
 is "--json has the worst of each" "$(fp8-log run --tensors --json | sed -n 2p)" '{"type":"tensor","linear":"model.layers.0.mlp.up_proj.weight","gemm":"forward","operand":"weight","recipe":"rowwise","steps":3,"amax":1.5,"amax_step":10,"scale":298.6,"scale_step":10,"underflow_share":0.0,"underflow_share_step":10,"saturated_share":0.0,"saturated_share_step":10,"sqnr_db":21.5,"sqnr_db_step":10,"finite":true}'
 is "--export csv has a line for each record" "$(fp8-log run --tensors --export csv | wc -l) $(fp8-log --tensors --export csv <run/tensors.jsonl | tail -1)" "19 30,model.layers.1.mlp.up_proj.weight,wgrad,,rowwise,,,,,,,,,0.013"
 { cat run/tensors.jsonl; tensor 20 0.mlp.up_proj input 9.0 0.5 | head -c 70; echo; tensor 20 0.mlp.up_proj input 12.5 0.5; } >again.jsonl
-is "a resumed run replaces later steps" "$(fp8-log again.jsonl --tensors | sed -n '1p;5p' | tr -s ' ' | tr '\n' ' ')" "2 steps, 10 to 20, 7 records model.layers.0.mlp.up_proj.weight forward input 12.5 "
+is "a resumed run replaces later steps" "$(fp8-log again.jsonl --tensors | sed -n '1p;5p' | tr -s ' ' | tr '\n' ' ')" "2 steps, 10 to 20, 7 records model.layers.0.mlp.up_proj.weight forward input 12.5 20 12.5 "
 { cat run/tensors.jsonl; tensor 40 0.mlp.up_proj input 9.0 0.5 | head -c 70; } >cut.jsonl
 is "an incomplete last line of statistics is ignored" "$(fp8-log cut.jsonl --tensors | head -1)" "3 steps, 10 to 30, 18 records"
 for image in svg png; do
@@ -531,6 +530,21 @@ is "an SVG has the names of the linears and the steps" "$(grep -c -E '>(0 up_pro
 says "a heatmap is 1200 pixels wide" 'viewBox="0 0 1200 ' cat heat.svg
 is "the labels of an SVG are inside" "$(sed -n 's/.*viewBox="0 0 [0-9]* \([0-9]*\)".*/height \1/p; s/.*translate([0-9.]*,\([0-9.]*\)).*/label \1/p' heat.svg |
   awk '$1 == "height" { height = $2 } $1 == "label" && $2 > low { low = $2 } END { print (height > 0 && low > 0 && low + 6 < height) }')" 1
+tensor 10 0.self_attn.q_proj grad_output 21.5 0.01 >narrow.jsonl
+says "a terminal that is too narrow for whole names has what tells them apart" '^0\.q_proj  *forward  *grad_output  *1' on_terminal fp8-log narrow.jsonl --tensors
+says "a pipe has whole names" '^model\.layers\.0\.self_attn\.q_proj\.weight  *forward  *grad_output  *1$' fp8-log narrow.jsonl --tensors
+# Elements that are not finite, and a format of another program.
+{ cat run/tensors.jsonl; tensor 30 1.mlp.up_proj grad_output null 0.001 | sed 's/"nonfinite":0/"nonfinite":7/'; } >infinite.jsonl
+for image in svg png; do fp8-log infinite.jsonl --tensors --plot sqnr_db -o infinite.$image; done
+is "a cast that is not finite has a colour of its own, which the title explains" "$(grep -c 'fill = "#1f5fd0"\|rgb( *31, *95, *208)' infinite.svg | awk '{ print ($1 > 0) }') $(grep -c '; blue: not finite<' infinite.svg) $(grep -c 'not finite\|rgb( *31, *95, *208)' heat.svg)" "1 1 0"
+says "and a mark in the terminal" '^1 up_proj  *- *- *!$' fp8-log infinite.jsonl --tensors --plot sqnr_db
+says "which is explained" '^!: not finite$' fp8-log infinite.jsonl --tensors --plot sqnr_db
+tensor 30 1.mlp.up_proj grad_output 20.5 0.001 | sed 's/e4m3/e9m9/' >foreign.jsonl
+is "a plot without casts of a known format says why" "$(fp8-log foreign.jsonl --tensors --plot sqnr_db 2>&1)" 'fp8-log: foreign.jsonl: no record has a value of sqnr_db; unknown format: e9m9'
+cat run/tensors.jsonl >>foreign.jsonl
+sed -i '1s/"step":30/"step":1/' foreign.jsonl
+is "an unknown format in a plot is a line on standard error" "$(fp8-log foreign.jsonl --tensors --plot sqnr_db 2>&1 >out) $(wc -l <out | awk '{ print ($1 > 5) }')" 'fp8-log: foreign.jsonl: unknown format: e9m9; the plot leaves out its casts 1'
+is "other figures of it are there" "$(fp8-log foreign.jsonl --tensors --plot underflow_share 2>&1 | grep -c 'unknown\|^grad_output$') $(fp8-log foreign.jsonl --tensors 2>&1 | grep -c 'grad_output  *20.5')" "1 1"
 for sqnr in 20 30; do
   tensor 10 0.mlp.up_proj input $sqnr.5 0.001 >one-$sqnr.jsonl
   for image in svg png; do fp8-log one-$sqnr.jsonl --tensors --plot sqnr_db -o one-$sqnr.$image; done

@@ -53,7 +53,8 @@ std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
 }
 
 // Limits of the widths of columns, such that the widest of the others fits beside the first `left` ones, of which the
-// widest are cut first. The first ones have at most half of the page if others need the rest.
+// widest is cut first and the very first, a name, last. The first ones have at most half of the page if others need the
+// rest.
 std::vector<std::size_t> limits_of(std::vector<std::size_t> widths, std::size_t page, std::size_t left) {
   constexpr std::size_t kLeast = 8;
   const auto first = widths.begin(), others = first + static_cast<std::ptrdiff_t>(left);
@@ -61,7 +62,8 @@ std::vector<std::size_t> limits_of(std::vector<std::size_t> widths, std::size_t 
   for (auto width = others; width != widths.end(); ++width) *width = std::min(*width, rest);
   const std::size_t widest = others == widths.end() ? 0 : *std::max_element(others, widths.end());
   while (std::accumulate(first, others, 3 * left) + widest > page) {
-    const auto cut = std::max_element(first, others);
+    auto cut = left > 1 ? std::max_element(first + 1, others) : first;
+    if (*cut <= kLeast) cut = first;
     if (*cut <= kLeast) break;
     --*cut;
   }
@@ -103,6 +105,13 @@ std::size_t width_of(const std::string& text) {
 
 Page page_of_stdout() {
   return {cli::Style::for_stdout(), static_cast<std::size_t>(cli::terminal_columns()), cli::stdout_is_terminal()};
+}
+
+bool fits(const std::vector<Row>& rows, const Page& page, std::size_t left) {
+  const std::vector<std::size_t> widths = widths_of(rows);
+  const auto others = widths.begin() + static_cast<std::ptrdiff_t>(left);
+  const std::size_t widest = others == widths.end() ? 0 : *std::max_element(others, widths.end());
+  return std::accumulate(widths.begin(), others, 3 * left) + widest <= page.columns;
 }
 
 std::string table(const std::vector<Row>& rows, const Page& page, std::size_t left) {

@@ -27,8 +27,11 @@ struct Page {
 Page page_of_stdout();
 
 /// A table: the first `left` columns left-aligned, the others right-aligned, a rule below the heading. A table that is
-/// wider than the page becomes several, each with the first `left` columns.
+/// wider than the page becomes several, each with the first `left` columns, of which the very first is cut last.
 std::string table(const std::vector<Row>& rows, const Page& page, std::size_t left = 1);
+
+/// Whether the first `left` columns of a table fit on the page whole, beside the widest of the others.
+bool fits(const std::vector<Row>& rows, const Page& page, std::size_t left);
 
 /// Lines of text, broken between words if the page says so.
 std::string wrapped(const std::string& text, const Page& page);

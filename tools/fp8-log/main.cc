@@ -325,6 +325,9 @@ int tensors(const cli::Arguments& arguments) {
   const log::TensorRun run = log::read_tensors(paths[0], cli::waiting_note("fp8-log", arguments.flag("quiet")));
   if (plot) {
     draw_tensors(arguments, run);
+    const std::string what = arguments.text("plot"), unknown = log::unknown_formats(run);
+    if (!unknown.empty() && (what == "sqnr_db" || what == log::kExponents))
+      cli::print_note("fp8-log", run.path + ": " + unknown + "; the plot leaves out its casts");
   } else if (arguments.has("export")) {
     write_output(output, force, [&](const log::Sink& sink) { log::write_tensor_csv(run, sink); });
   } else {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "cells.h"
 #include "fp8/base/text.h"
@@ -26,6 +27,21 @@ std::string value_text(double v, const Table& table) {
   return table.metric == "sqnr_db" && v < 0 ? "not finite" : "-";
 }
 
+// "0.q_proj" for model.layers.0.self_attn.q_proj.weight: what tells linears of a model apart.
+std::string brief(std::string linear) {
+  for (const std::string_view part : {"model.", "layers.", "self_attn.", "mlp."})
+    if (const std::size_t at = linear.find(part); at != std::string::npos) linear.erase(at, part.size());
+  if (linear.ends_with(".weight")) linear.resize(linear.size() - 7);
+  return linear;
+}
+
+// The whole names of linears if they fit on the page, else what tells them apart.
+std::vector<Row> named_rows(std::vector<Row> rows, const Page& page, std::size_t left) {
+  if (fits(rows, page, left)) return rows;
+  for (auto row = rows.begin() + 1; row != rows.end(); ++row) row->front() = brief(row->front());
+  return rows;
+}
+
 std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top, const Page& page) {
   const std::size_t metric = log::tensor_metric(t.metric);
   const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
@@ -46,12 +62,14 @@ std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top,
     if (steps) row.insert(row.end(), {std::to_string(w.step), value_text(w.last, t)});
     rows.push_back(std::move(row));
   }
-  return table(rows, page, (products ? 2u : 3u) + (recipes ? 1 : 0));
+  const std::size_t left = (products ? 2u : 3u) + (recipes ? 1 : 0);
+  return table(named_rows(std::move(rows), page, left), page, left);
 }
 
 }  // namespace
 
-std::string tensors(const log::TensorRun& run, std::size_t top, const Page& page) {
+std::string tensors(const log::TensorRun& run, std::size_t top, Page page) {
+  if (!page.wraps_text) page.columns = std::numeric_limits<std::size_t>::max();  // no terminal: nothing is cut
   std::size_t records = 0;
   for (const log::TensorSeries& s : run.series) records += s.at.size();
   const bool one = run.steps.size() == 1;

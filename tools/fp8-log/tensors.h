@@ -10,6 +10,6 @@ namespace fp8::report {
 
 /// The lowest SQNR, most underflow, most saturation, and the products with the largest errors: for each a table with at
 /// most `top` rows, or a line if there are none.
-std::string tensors(const log::TensorRun& run, std::size_t top, const Page& page);
+std::string tensors(const log::TensorRun& run, std::size_t top, Page page);
 
 }  // namespace fp8::report

@@ -18,6 +18,9 @@ struct CastSeries {
 // every step read the same cast.
 std::vector<CastSeries> casts_of(const TensorRun& run);
 
+// What is added to a message that a plot has nothing to show.
+std::string reason_of(const TensorRun& run);
+
 // Throws Error if an inspection has several recipes, which no plot shows together.
 void check_one_recipe(const TensorRun& run);
 

@@ -74,7 +74,7 @@ plot::ExponentChart exponent_chart(const TensorRun& run) {
       if (!casts.empty()) chart.panels.push_back(panel_of(casts));
     }
   }
-  if (chart.panels.empty()) throw Error(run.path + ": no record has a histogram of scaled elements");
+  if (chart.panels.empty()) throw Error(run.path + ": no record has a histogram of scaled elements" + reason_of(run));
   chart.title = "exponents of scaled elements at step " + std::to_string(run.steps.back()) + ", " +
                 run.series.front().recipe + "; bars: all linears, line: the one with the fewest normal codes";
   return chart;

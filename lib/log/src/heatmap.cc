@@ -87,7 +87,8 @@ constexpr std::array<Scale, kTensorMetrics.size()> kScales = {
 
 const Scale& scale_of(std::string_view metric) { return *std::ranges::find(kScales, metric, &Scale::metric); }
 
-// A value as it is shown; `ideal`: the SQNR of an ideal cast to its format.
+// A value as it is shown; `ideal`: the SQNR of an ideal cast to its format. The distance of a cast of elements that are
+// not finite is infinite, that of an exact cast -infinite.
 double shown(const Scale& scale, double v, double ideal) {
   if (std::isnan(v)) return v;
   if (scale.logarithmic) return v > 0 ? std::log10(v) : NAN;
@@ -149,7 +150,8 @@ void fill(const TensorRun& run, std::size_t metric, std::size_t cells, plot::Hea
     }
     if (used) map.panels.push_back(std::move(panel));
   }
-  if (map.panels.empty()) throw Error(run.path + ": no record has a value of " + std::string(scale.metric));
+  if (map.panels.empty())
+    throw Error(run.path + ": no record has a value of " + std::string(scale.metric) + reason_of(run));
   std::tie(map.low, map.high) = range_of(map, scale);
   map.label = scale.label;
 }
@@ -196,6 +198,11 @@ std::string short_name(const std::string& linear) {
   if (!name.starts_with(kLayers)) return last;
   const std::string rest = name.substr(kLayers.size());
   return rest.substr(0, rest.find('.')) + " " + last;
+}
+
+std::string reason_of(const TensorRun& run) {
+  const std::string unknown = unknown_formats(run);
+  return unknown.empty() ? "" : "; " + unknown;
 }
 
 void check_one_recipe(const TensorRun& run) {

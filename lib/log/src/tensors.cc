@@ -96,6 +96,7 @@ class Reader {
     series.recipe = o.get_string("recipe", "record");
     series.format = o.get_string_or("format", "", "record");
     series.ideal.push_back(ideal_sqnr_db(series.format));
+    if (!series.format.empty() && std::isnan(series.ideal.back())) add_unknown(series.format);
     series.exponents = exponents_of(o);
     series.at.push_back(run_.steps.size() - 1);
     std::array<double, kTensorMetrics.size()>& values = series.values.emplace_back();
@@ -121,6 +122,11 @@ class Reader {
     TensorSeries& series = run_.series.emplace_back();
     std::tie(series.linear, series.gemm, series.operand, series.recipe) = key;
     return series;
+  }
+  void add_unknown(const std::string& format) {
+    constexpr std::size_t kMost = 4;
+    std::vector<std::string>& known = run_.unknown_formats;
+    if (known.size() < kMost && std::ranges::find(known, format) == known.end()) known.push_back(format);
   }
   // Removes the records from a step on.
   void rewind(std::int64_t step) {
@@ -170,6 +176,13 @@ bool same_cast(const TensorSeries& a, const TensorSeries& b) {
 double ideal_sqnr_db(std::string_view format) {
   if (format != "e4m3" && format != "e5m2") return NAN;
   return 10 * std::log10(32 * std::numbers::ln2 * std::pow(4, format == "e4m3" ? 3 : 2));
+}
+
+std::string unknown_formats(const TensorRun& run) {
+  std::string list;
+  for (const std::string& name : run.unknown_formats) list += (list.empty() ? "" : ", ") + excerpt(name);
+  if (list.empty()) return "";
+  return (run.unknown_formats.size() == 1 ? "unknown format: " : "unknown formats: ") + list;
 }
 
 std::vector<std::string> recipes_of(const TensorRun& run) {

@@ -17,40 +17,58 @@ constexpr int kLowest = 360;              // height of the cells
 constexpr int kHighest = 1300;            // height of the cells
 constexpr int kLabelHeight = 15;          // least distance of two labels
 
-bool any_missing(const Heatmap& map) {
-  return std::ranges::any_of(map.panels, [](const HeatPanel& panel) {
-    return std::ranges::any_of(panel.values, [](double v) { return std::isnan(v); });
-  });
+bool any_marked(const HeatPanel& panel) { return std::ranges::any_of(panel.values, is_marked); }
+
+bool any_missing(const HeatPanel& panel) {
+  return std::ranges::any_of(panel.values, [](double v) { return std::isnan(v); });
+}
+
+// The title, and what cells without a colour of the scale are.
+std::string title_of(const Heatmap& map) {
+  return map.title + (std::ranges::any_of(map.panels, any_missing) ? "; grey: no value" : "") +
+         (any_marked(map) ? "; blue: not finite" : "");
 }
 
 // How often a row or a column is in the data: gnuplot draws an image only from two rows and two columns on.
 std::size_t repeats(std::size_t count) { return count == 1 ? 2 : 1; }
 
-std::string data_of(const Heatmap& map) {
+// A block of data with the text of each cell of a panel.
+template <class Text>
+std::string block_of(const Heatmap& map, const HeatPanel& panel, const std::string& name, Text&& text) {
   const std::size_t columns = column_count(map), rows = map.rows.size();
+  std::string data = name + " << END_OF_DATA\n";
+  for (std::size_t r = 0; r < rows * repeats(rows); ++r) {
+    for (std::size_t c = 0; c < columns * repeats(columns); ++c)
+      data += text(panel.values[r / repeats(rows) * columns + c / repeats(columns)]) + " ";
+    data += "\n";
+  }
+  return data + "END_OF_DATA\n";
+}
+
+std::string data_of(const Heatmap& map) {
   std::string data;
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
-    data += "$panel" + std::to_string(p) + " << END_OF_DATA\n";
-    for (std::size_t r = 0; r < rows * repeats(rows); ++r) {
-      for (std::size_t c = 0; c < columns * repeats(columns); ++c) {
-        const double v = map.panels[p].values[r / repeats(rows) * columns + c / repeats(columns)];
-        data += (std::isnan(v) ? "NaN" : format_short(std::clamp(v, map.low, map.high), 6)) + " ";
-      }
-      data += "\n";
-    }
-    data += "END_OF_DATA\n";
+    data += block_of(map, map.panels[p], "$panel" + std::to_string(p), [&](double v) {
+      return std::isnan(v) || is_marked(v) ? "NaN" : format_short(std::clamp(v, map.low, map.high), 6);
+    });
+    if (any_marked(map.panels[p]))
+      data += block_of(map, map.panels[p], "$marks" + std::to_string(p),
+                       [](double v) { return std::string(is_marked(v) ? "255" : "0"); });
   }
   return data;
 }
 
-// How the cells are drawn. Renderers of SVG interpolate an image, so there each cell is a rectangle; between rectangles
-// of a PNG there are faint lines.
-std::string cells_of(const Heatmap& map, Image image) {
+// How the cells of a panel are drawn: by their values, and then those that are marked. Renderers of SVG interpolate an
+// image, so there each cell is a rectangle; between rectangles of a PNG there are faint lines.
+std::string cells_of(const Heatmap& map, std::size_t panel, Image image) {
   const auto centre = [](const char* column, std::size_t count) {
     return repeats(count) == 1 ? column : std::string("($") + column + "/2.0-0.25)";
   };
-  return centre("1", column_count(map)) + ":" + centre("2", map.rows.size()) + ":3 with image" +
-         (image == Image::svg ? " pixels\n" : "\n");
+  const std::string at = " matrix using " + centre("1", column_count(map)) + ":" + centre("2", map.rows.size()),
+                    number = std::to_string(panel), pixels = image == Image::svg ? " pixels" : "";
+  std::string cells = "plot $panel" + number + at + ":3 with image" + pixels;
+  if (any_marked(map.panels[panel])) cells += ", $marks" + number + at + ":(31):(95):(208):3 with rgbalpha" + pixels;
+  return cells + "\n";
 }
 
 // Labels of the rows: each, or, where there is no space for that, the first of a layer.
@@ -102,8 +120,8 @@ std::string script_of(const Heatmap& map, Image image) {
       "set object 1 rectangle from graph 0,0 to graph 1,1 behind fc rgb '#d0d0d0' fs solid noborder\n" +
       "set xrange [-0.5:" + format_short(columns - 0.5, 8) + "]\nset yrange [" + format_short(rows - 0.5, 8) +
       ":-0.5]\n" + column_tics(map) + "set multiplot\n" + at("t", top) + at("b", bottom) + "set label 1 " +
-      quoted(map.title + (any_missing(map) ? "; grey: no value" : "")) + " at screen 0.5," +
-      format_short(1 - 18.0 / (height + kMargins), 6) + " center textcolor rgb '#202020'\n";
+      quoted(title_of(map)) + " at screen 0.5," + format_short(1 - 18.0 / (height + kMargins), 6) +
+      " center textcolor rgb '#202020'\n";
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
     const double from = left + static_cast<double>(p) * (width + gap);
     const bool last = p + 1 == map.panels.size();
@@ -116,7 +134,7 @@ std::string script_of(const Heatmap& map, Image image) {
                           format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(map.label) +
                           " offset 0.6,0 textcolor rgb '#202020'\n"
                     : "unset colorbox\n") +
-              "plot $panel" + std::to_string(p) + " matrix using " + cells_of(map, image);
+              cells_of(map, p, image);
   }
   return script + "unset multiplot\n";
 }
@@ -124,6 +142,12 @@ std::string script_of(const Heatmap& map, Image image) {
 }  // namespace
 
 std::size_t column_count(const Heatmap& map) { return map.columns.empty() ? map.steps.size() - 1 : map.columns.size(); }
+
+bool is_marked(double value) { return value == HUGE_VAL; }
+
+bool any_marked(const Heatmap& map) {
+  return std::ranges::any_of(map.panels, [](const HeatPanel& panel) { return any_marked(panel); });
+}
 
 void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path) {
   run_gnuplot(script_of(map, image), image, path);

@@ -10,6 +10,7 @@ namespace fp8::plot {
 namespace {
 
 constexpr std::size_t kDigits = 3, kLeastCell = 6;  // of a value; width of a cell with one
+constexpr const char* kMark = "!";
 
 std::size_t longest(const std::vector<std::string>& names, std::size_t least) {
   std::size_t width = least;
@@ -33,6 +34,7 @@ std::string painted(const Heatmap& map, double v, const std::string& text, bool 
 std::string shade(const Heatmap& map, double v) {
   constexpr std::array<const char*, 5> kShades = {"\u00b7", "\u2591", "\u2592", "\u2593", "\u2588"};
   if (std::isnan(v)) return " ";
+  if (is_marked(v)) return kMark;
   return kShades.at(std::min<std::size_t>(4, static_cast<std::size_t>(share_of(map, v) * 5)));
 }
 
@@ -59,7 +61,10 @@ std::string terminal_heatmap(const Heatmap& map, int columns, bool colour) {
   std::string out = terminal_safe(map.title) + "\n";
   if (cell == 1)
     out += std::string(shade(map, map.low)) + " " + format_short(map.low, kDigits) + " to " + shade(map, map.high) +
-           " " + format_short(map.high, kDigits) + " and more; blank: no value\n";
+           " " + format_short(map.high, kDigits) + " and more; blank: no value" +
+           (any_marked(map) ? std::string("; ") + kMark + ": not finite" : "") + "\n";
+  else if (any_marked(map))
+    out += std::string(kMark) + ": not finite\n";
   for (const HeatPanel& panel : map.panels) {
     out += "\n" + terminal_safe(panel.title) + "\n" + heading(map, margin, cell);
     for (std::size_t r = 0; r < map.rows.size(); ++r) {
@@ -67,7 +72,7 @@ std::string terminal_heatmap(const Heatmap& map, int columns, bool colour) {
       out += terminal_safe(name) + std::string(margin - name.size() + (cell == 1 ? 1 : 0), ' ');
       for (std::size_t c = 0; c < count; ++c) {
         const double v = panel.values[r * count + c];
-        const std::string text = std::isnan(v) ? "-" : format_short(v, kDigits);
+        const std::string text = std::isnan(v) ? "-" : is_marked(v) ? kMark : format_short(v, kDigits);
         out += cell == 1 ? painted(map, v, shade(map, v), colour) : painted(map, v, right(text, cell), colour);
       }
       out += "\n";

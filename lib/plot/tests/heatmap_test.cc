@@ -36,6 +36,19 @@ TEST(Heatmap, TextHasShadesWhereThereIsNone) {
             "title\n\u00b7 0 to \u2588 3 and more; blank: no value\n\ninput\n   1 20\n0  \u00b7\u2588\n11  \u2592\n");
 }
 
+TEST(Heatmap, WhatIsNotFiniteHasAMarkOfItsOwn) {
+  Heatmap map = by_layer();
+  map.panels[0].values[1] = HUGE_VAL;
+  map.panels[0].values[0] = -HUGE_VAL;
+  EXPECT_EQ(terminal_heatmap(map, 40, false),
+            "title\n!: not finite\n\ninput\n   q_proj     up\n0    -inf      !\n11      -    1.5\n");
+  map.columns.clear();
+  map.steps = {1, 9, 20};
+  EXPECT_EQ(terminal_heatmap(map, 8, false),
+            "title\n\u00b7 0 to \u2588 3 and more; blank: no value; !: not finite\n\ninput\n   1 20\n0  \u00b7!\n11  "
+            "\u2592\n");
+}
+
 ExponentChart chart() {
   ExponentPanel panel;
   panel.title = "weight, e4m3", panel.worst = "1 up_proj";

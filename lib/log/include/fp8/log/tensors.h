@@ -53,7 +53,10 @@ struct TensorRun {
   std::string path{};                  ///< as given
   std::vector<std::int64_t> steps{};   ///< numbers of the steps with records, increasing
   std::vector<TensorSeries> series{};  ///< in order of appearance
-  bool inspection = false;             ///< whether fp8-inspect made the records; then each recipe has series of its own
+  /// Formats without a known range, whose casts have no ideal SQNR and no histogram: the first of them, in order of
+  /// appearance.
+  std::vector<std::string> unknown_formats{};
+  bool inspection = false;  ///< whether fp8-inspect made the records; then each recipe has series of its own
 };
 
 /// Reads the statistics of a run: a folder that contains tensors.jsonl, a file, or "-" for standard input; or the
@@ -76,6 +79,9 @@ struct WorstTensor {
   std::int64_t step = 0;                 ///< the first step that has it
   double last = 0;                       ///< the value of its last step
 };
+
+/// "unknown formats: e9m9, e5m3": why casts are missing in plots of SQNRs and of exponents; empty if none is.
+std::string unknown_formats(const TensorRun& run);
 
 /// The names of the recipes of an inspection, in order; empty for a run.
 std::vector<std::string> recipes_of(const TensorRun& run);

@@ -11,8 +11,10 @@ namespace fp8::plot {
 
 /// A part of a heatmap.
 struct HeatPanel {
-  std::string title{};           ///< above the panel
-  std::vector<double> values{};  ///< [rows, columns]; NaN: no value
+  std::string title{};  ///< above the panel
+  /// [rows, columns]; NaN: no value; infinite: what was measured is not finite, which has a mark of its own;
+  /// -infinite: the first colour.
+  std::vector<double> values{};
 };
 
 /// Values by row and step.
@@ -33,6 +35,11 @@ void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path);
 
 /// The number of columns of a map.
 std::size_t column_count(const Heatmap& map);
+
+/// Whether a cell has this mark.
+bool is_marked(double value);
+/// Whether any cell of a map does.
+bool any_marked(const Heatmap& map);
 
 /// Draws a heatmap as text at most `columns` wide, if that is wide enough for a character in each of its columns: a
 /// panel below the other, with the values where there is space, else with a shade for each. Ends in a newline.
