@@ -176,6 +176,9 @@ bad 'side a: --x \0377\n' ':1: not UTF-8'
 python3 -c 'for name in "abcd": print(name, "=", ", ".join(map(str, range(11))))' >bad.sweep
 says "a sweep with too many runs is refused" '^fp8-sweep: bad.sweep: has more than 10000 combinations$' fp8-sweep bad.sweep -- touch started
 is "invalid sweeps start nothing and write nothing" "$(ls -d started bad 2>/dev/null)" ""
+status "a program that does not exist gives status 2" 2 fp8-sweep two-jobs.sweep -o gone --jobs 2 -- ./gone-program --flag
+is "the only line says so, and nothing is started or written" "$(cat err)$(cat out)$(ls -d gone 2>/dev/null)" "fp8-sweep: ./gone-program: no such program"
+is "also one that PATH does not have" "$(fp8-sweep two-jobs.sweep -o gone -- gone-program 2>&1)$(ls -d gone 2>/dev/null)" "fp8-sweep: gone-program: no such program"
 says "a missing sweep is refused" '^fp8-sweep: gone.sweep: No such file' fp8-sweep gone.sweep -- true
 echo '{' >two/bf16_seed=1/sweep.json
 says "a damaged sweep.json is named" '^fp8-sweep: two/bf16_seed=1/sweep.json: line ' fp8-sweep two.sweep -- true

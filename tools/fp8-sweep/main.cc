@@ -10,6 +10,7 @@
 
 #include "display.h"
 #include "fp8/base/error.h"
+#include "fp8/base/program.h"
 #include "fp8/base/signals.h"
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
@@ -167,6 +168,7 @@ int sweep(const cli::Arguments& arguments) {
     return static_cast<int>(Exit::done);
   }
   if (arguments.flag("dry-run")) return dry_run(job, arguments.flag("json"));
+  check_program(job.command.front());
   const std::vector<RunStatus> before = launch::earlier_runs(job);
   const std::size_t ended = count(before, RunState::finished) + count(before, RunState::diverged);
   display::Display display(kTool, job.runs.size(), ended, arguments.flag("quiet"));

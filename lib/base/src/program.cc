@@ -7,11 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <string_view>
 #include <thread>
 
@@ -130,6 +132,26 @@ std::optional<ProgramResult> run_program(std::vector<std::string> words, const s
   if (error != 0) throw_errno(name, "cannot be run", error);
   const int status = wait_for(name, child, seconds);
   return ProgramResult{status, out.text(), err.text()};
+}
+
+std::string find_program(const std::string& path, const std::string& name) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    std::string candidate = (end > begin ? path.substr(begin, end - begin) : ".") + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return {};
+}
+
+void check_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (::access(name.c_str(), F_OK) != 0) throw Error(name + ": no such program");
+    if (::access(name.c_str(), X_OK) != 0) throw_errno(name, "cannot be run", errno);
+    return;
+  }
+  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): never set here
+  if (find_program(path != nullptr ? path : "/bin:/usr/bin", name).empty()) throw Error(name + ": no such program");
 }
 
 }  // namespace fp8

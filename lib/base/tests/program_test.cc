@@ -1,6 +1,10 @@
 // Programs run to their end.
 #include "fp8/base/program.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
+
 #include "fp8/base/error.h"
 #include "fp8_test.h"
 
@@ -25,6 +29,24 @@ TEST(Program, IsKilledAfterItsTimeWithItsChildren) {
             }),
             "sh: still running after 0.2 s, killed");
   EXPECT_EQ(run_program({"true"}, "", 60)->status, 0);
+}
+
+TEST(Program, IsFoundInFolders) {
+  const test::TemporaryFolder scratch;
+  const auto at = [&](const char* name) { return scratch.path() + "/" + name; };
+  for (const char* folder : {"a", "b", "c"}) std::filesystem::create_directory(at(folder));
+  test::write_file(at("a/tool"), "");
+  test::write_file(at("c/tool"), "");
+  ASSERT_EQ(::chmod(at("c/tool").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(at("a/tool").c_str(), 0644), 0);
+  EXPECT_EQ(find_program(":" + at("a") + ":" + at("b") + "::" + at("c") + ":", "tool"), at("c") + "/tool");
+  EXPECT_EQ(find_program(at("b"), "tool"), "");
+  EXPECT_EQ(find_program("", "tool"), "");
+  check_program("sh");
+  check_program(at("c/tool"));
+  EXPECT_EQ(test::error_of([] { check_program("fp8-no-such-program"); }), "fp8-no-such-program: no such program");
+  EXPECT_EQ(test::error_of([&] { check_program(at("b/tool")); }), at("b/tool") + ": no such program");
+  EXPECT_EQ(test::error_of([&] { check_program(at("a/tool")); }), at("a/tool") + ": cannot be run: Permission denied");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "exact.h"
+#include "fp8/base/program.h"
 #include "fp8/base/text.h"
 #include "fp8/comm/device.h"
 #include "fp8/device/runtime.h"

@@ -2,7 +2,6 @@
 #include "fp8/probe/machine.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -213,16 +212,6 @@ Check mpi_check(const std::string& library, const std::string& mpirun, bool insi
   } catch (const Error& e) {
     return fail(e.what(), by_hand);
   }
-}
-
-std::string find_program(const std::string& path, const std::string& name) {
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find(':', begin), path.size());
-    std::string candidate = path.substr(begin, end - begin) + "/" + name;
-    if (end > begin && ::access(candidate.c_str(), X_OK) == 0) return candidate;
-    begin = end + 1;
-  }
-  return {};
 }
 
 int nvidia_cards(const std::string& root) {

@@ -1,8 +1,6 @@
 // Checks of machines simulated by files: present, missing and malformed values.
 #include "fp8/probe/machine.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -130,17 +128,6 @@ TEST_F(Machine, CountsNvidiaCards) {
   put("/sys/bus/pci/devices/0000:02:00.0/vendor", "0x1002\n");
   put("/sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n");
   EXPECT_EQ(nvidia_cards(at("root")), 1);
-}
-
-TEST_F(Machine, FindsPrograms) {
-  for (const char* folder : {"a", "b", "c"}) std::filesystem::create_directory(at(folder));
-  test::write_file(at("a/tool"), "");  // not executable
-  test::write_file(at("c/tool"), "");
-  ASSERT_EQ(::chmod(at("c/tool").c_str(), 0755), 0);
-  ASSERT_EQ(::chmod(at("a/tool").c_str(), 0644), 0);
-  EXPECT_EQ(find_program(":" + at("b") + "::" + at("c") + ":", "tool"), at("c") + "/tool");
-  EXPECT_EQ(find_program(at("b"), "tool"), "");
-  EXPECT_EQ(find_program("", "tool"), "");
 }
 
 }  // namespace

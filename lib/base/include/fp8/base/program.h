@@ -21,4 +21,11 @@ struct ProgramResult {
 /// word, when the program cannot be run.
 std::optional<ProgramResult> run_program(std::vector<std::string> words, const std::string& input, double seconds = 0);
 
+/// Path of the program `name` in the folders of `path`, separated by colons, an empty one being the current folder;
+/// empty when not found.
+std::string find_program(const std::string& path, const std::string& name);
+
+/// Throws Error `name: no such program` if there is none to run: by its path, or in the folders of PATH.
+void check_program(const std::string& name);
+
 }  // namespace fp8

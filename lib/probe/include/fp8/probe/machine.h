@@ -30,9 +30,6 @@ std::vector<Check> machine_checks(const std::string& root, const HostCompute& co
 ///   inside   whether mpirun or srun started this process; then mpirun is not run
 Check mpi_check(const std::string& library, const std::string& mpirun, bool inside);
 
-/// Path of the program `name` in the folders of `path`, separated by colons; empty when not found.
-std::string find_program(const std::string& path, const std::string& name);
-
 /// Number of NVIDIA display and compute cards on the PCI bus.
 int nvidia_cards(const std::string& root);
 
