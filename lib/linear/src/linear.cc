@@ -200,15 +200,28 @@ Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, con
            quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
 }
 
+// The matrix with its columns divided by factors.
+View divide_columns(const Context& ctx, const View& matrix, const View& factors) {
+  return quant::scale_columns(ctx, matrix, quant::reciprocals(ctx, factors.rows(0, matrix.shape[1])));
+}
+
+// Whether the casts of forward are of matrices whose columns were multiplied.
+bool multiplies_columns(const LinearPrecision& precision, bool backward) {
+  return !backward && !precision.column_factors.empty();
+}
+
 // x for the GEMMs of all parts: cast once for those that are FP8 in the GEMM forward or wgrad, itself for the others.
 class Input {
  public:
   Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract,
         const View& amax)
       : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
-    if (std::ranges::any_of(weight.operands, [this](const Operand& o) { return casts(o.part); }))
-      fp8_ = quant::quantize(ctx, x, cast, contract,
-                             activation_options(ctx, weight.precision, x, cast, weight.known.x, amax));
+    if (std::ranges::none_of(weight.operands, [this](const Operand& o) { return casts(o.part); })) return;
+    const LinearPrecision& precision = weight.precision;
+    const bool multiplied = multiplies_columns(precision, backward_);
+    const View from = multiplied ? quant::scale_columns(ctx, x, precision.column_factors.rows(0, x.shape[1])) : x;
+    fp8_ = quant::quantize(ctx, from, cast, contract,
+                           activation_options(ctx, precision, from, cast, weight.known.x, multiplied ? View{} : amax));
   }
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
@@ -261,12 +274,12 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
       continue;
     }
     const Cast cast = fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
-    const View rows = matrix.rows(part.begin, part.end);
-    w.operands.push_back({part,
-                          quant::quantize(ctx, rows, cast, weight_contraction(pass),
-                                          cast_options(precision, known_for(known.w, parts, part.begin))),
-                          {},
-                          rows});
+    const bool multiplied = fp8 && multiplies_columns(precision, pass == Pass::backward);
+    View rows = matrix.rows(part.begin, part.end);
+    if (multiplied) rows = divide_columns(ctx, rows, precision.column_factors);
+    const quant::KnownScale scale = multiplied ? quant::KnownScale{} : known_for(known.w, parts, part.begin);
+    w.operands.push_back(
+        {part, quant::quantize(ctx, rows, cast, weight_contraction(pass), cast_options(precision, scale)), {}, rows});
   }
   return w;
 }

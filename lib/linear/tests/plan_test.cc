@@ -154,12 +154,15 @@ TEST(Codes, OneGatheredCopyGivesTheSameBits) {
 }
 
 // Arena peak of a layer's forward and backward, prepared from the matrix.
-std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe& recipe, device::Arena& arena) {
+std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe& recipe, device::Arena& arena,
+                 const View& column_factors = {}) {
   Context ctx;
   ctx.arena = &arena;
   ctx.dry = arena.dry();
   Layer layer(type, 24, 32, parts, kLossy);
-  layer.run(ctx, precision_of(recipe));
+  LinearPrecision precision = precision_of(recipe);
+  precision.column_factors = column_factors;
+  layer.run(ctx, precision);
   if (ctx.dry) {
     EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, 0);
     EXPECT_EQ(values(layer.y), Values(values(layer.y).size(), Layer::kUnset)) << "a dry run writes nothing";
@@ -169,14 +172,16 @@ std::size_t peak(DType type, const std::vector<Part>& parts, const quant::Recipe
 }
 
 TEST(Memory, DryRunAllocatesAsMuchAsTheRun) {
+  const Tensor factors = filled(DType::f32, {40}, 0.75);
   for (const DType type : kActivations)
     for (const quant::Recipe& recipe : quant::recipes())
-      for (const std::vector<Part>& parts : splits()) {
-        device::Arena dry;
-        const std::size_t planned = peak(type, parts, recipe, dry);
-        device::Arena real(planned, device::DeviceType::host);  // one byte less would throw
-        EXPECT_EQ(peak(type, parts, recipe, real), planned) << recipe.name;
-      }
+      for (const std::vector<Part>& parts : splits())
+        for (const View& of_columns : {View{}, factors.view()}) {
+          device::Arena dry;
+          const std::size_t planned = peak(type, parts, recipe, dry, of_columns);
+          device::Arena real(planned, device::DeviceType::host);  // one byte less would throw
+          EXPECT_EQ(peak(type, parts, recipe, real, of_columns), planned) << recipe.name;
+        }
 }
 
 TEST(Memory, DryRunOfCodesAllocatesAsMuchAsTheRun) {

@@ -67,14 +67,76 @@ struct FloatLinear {
   Tensor x = normal(512, 384, 1), w = normal(256, 384, 2, 0.02), dy = normal(512, 256, 3, 1e-3);
   Tensor y{DType::f32, {512, 256}}, dx{DType::f32, {512, 384}}, dw{DType::f32, {256, 384}};
   gemm::Engine engine;
-  void run(const LinearPrecision& precision) {
+  void run_forward(const LinearPrecision& precision, const KnownScales& known = {}) {
     Host host(std::size_t{32} << 20);
     const std::vector<Part> parts{{0, 256, precision.recipe != nullptr}};
-    forward(host.ctx, engine, prepare(host.ctx, w.view(), {}, parts, precision, Pass::forward), x.view(), y.view());
+    forward(host.ctx, engine, prepare(host.ctx, w.view(), {}, parts, precision, Pass::forward, known), x.view(),
+            y.view());
+  }
+  void run(const LinearPrecision& precision) {
+    run_forward(precision);
+    Host host(std::size_t{32} << 20);
+    const std::vector<Part> parts{{0, 256, precision.recipe != nullptr}};
     backward(host.ctx, engine, prepare(host.ctx, w.view(), {}, parts, precision, Pass::backward), x.view(), dy.view(),
              {dx.view(), dw.view(), {}, false});
   }
 };
+
+// Factors in (1/2, 1] for more columns than the linear has.
+Tensor drawn(std::uint64_t draw) {
+  Tensor factors(DType::f32, {400});
+  for (std::size_t i = 0; i < 400; ++i)
+    factors.as<float>()[i] = std::exp2(-device::unit_interval(device::philox(draw, i, 0)[0]));
+  return factors;
+}
+
+bool same(const Tensor& a, const Tensor& b) { return values(a) == values(b); }
+
+// The mean of n independent errors of one size is 10 log10(n) dB below that of one.
+TEST(ColumnFactors, MakeRoundingsIndependentAndNoLarger) {
+  constexpr int kDraws = 8;
+  FloatLinear exact;
+  exact.run_forward({});
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    FloatLinear plain, scaled;
+    plain.run(precision_of(recipe));
+    const double usual = sqnr(exact.y.view(), plain.y.view());
+    const Tensor mean(DType::f32, {512, 256});
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const Tensor factors = drawn(static_cast<std::uint64_t>(draw));
+      LinearPrecision precision = precision_of(recipe);
+      precision.column_factors = factors.view();
+      if (draw == 0) scaled.run(precision);
+      if (draw > 0) scaled.run_forward(precision);
+      EXPECT_NEAR(sqnr(exact.y.view(), scaled.y.view()), usual, 0.7) << recipe.name;
+      for (std::int64_t i = 0; i < mean.view().size(); ++i) mean.as<float>()[i] += scaled.y.as<float>()[i] / kDraws;
+    }
+    EXPECT_NEAR(sqnr(exact.y.view(), mean.view()), usual + 10 * std::log10(kDraws), 1.2) << recipe.name;
+    EXPECT_TRUE(same(scaled.dx, plain.dx) && same(scaled.dw, plain.dw)) << recipe.name << ": only forward has them";
+    const Tensor ones = filled(DType::f32, {400}, 1);
+    LinearPrecision precision = precision_of(recipe);
+    precision.column_factors = ones.view();
+    scaled.run_forward(precision);
+    EXPECT_TRUE(same(scaled.y, plain.y)) << recipe.name;
+  }
+}
+
+// Known scales, as those of delayed scaling, serve values up to their amax: factors above 1 would saturate.
+TEST(ColumnFactors, KeepToTheKnownScaleOfTheInput) {
+  FloatLinear exact, plain, scaled;
+  exact.run_forward({});
+  const quant::Recipe& recipe = quant::find_recipe("delayed");
+  plain.run_forward(precision_of(recipe));
+  Host host(std::size_t{32} << 20);
+  Tensor scale(DType::f32, {1}), inverse(DType::f32, {1});
+  quant::amax(host.ctx, scaled.x.view(), quant::Granularity::tensor, quant::ContractionAxis::last, scale.view());
+  quant::scales_from_amax(host.ctx, scale.view(), {}, scale.view(), inverse.view());
+  const Tensor factors = drawn(5), wrong = filled(DType::f32, {1}, 1e-3);
+  LinearPrecision precision = precision_of(recipe);
+  precision.column_factors = factors.view();
+  scaled.run_forward(precision, {{scale.view(), inverse.view(), {}}, {{wrong.view(), wrong.view(), {}}}, {}});
+  EXPECT_NEAR(sqnr(exact.y.view(), scaled.y.view()), sqnr(exact.y.view(), plain.y.view()), 0.7);
+}
 
 TEST(Sqnr, LinearAndItsGradients) {
   FloatLinear exact;

@@ -54,9 +54,9 @@ void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine,
 }
 
 void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
-                           int first, const View& inputs, const View& losses) const {
+                           int first, const View& input, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
-  ops::copy(ctx, input_of(inputs, first), m.hidden());
+  ops::copy(ctx, input, m.hidden());
   m.forward_layers(first, layers());
   m.forward_head(losses);
 }

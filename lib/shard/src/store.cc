@@ -297,6 +297,11 @@ void ParameterStore::set_gemms(const std::vector<quant::GemmSet>& gemms) {
   }
 }
 
+void ParameterStore::set_column_factors(const View& factors) {
+  for (auto& unit : slots_)
+    for (SlotState& s : unit) s.fp8.column_factors = factors;
+}
+
 ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
 
 // The buffer of a slot as what is gathered in it: codes, or compute weights.

@@ -48,6 +48,10 @@ struct LinearPrecision {
   Observer* observer = nullptr;                               ///< observer of FP8 GEMMs, or null
   const AmaxReducer* amax_reducer = nullptr;                  ///< reducer of activations with one scale; null: the
                                                               ///< ranks have scales of their own
+  /// f32 with a factor in (1/2, 1] for each column of any x, or empty. Before the casts of forward() the columns of x
+  /// are multiplied by these and those of the weight divided, which changes the rounding of both and, but for that, no
+  /// product. A known scale of the weight is not used then, nor a given amax of x. On the context's device.
+  View column_factors{};
 };
 
 /// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.

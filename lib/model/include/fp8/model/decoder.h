@@ -65,10 +65,10 @@ class Decoder {
   void forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                                 const View& inputs, const View& losses) const;
 
-  /// The part of forward() from layer `first` (from 0; L: only the head) on, with the inputs that
-  /// forward_and_store_inputs() stored.
+  /// The part of forward() from layer `first` (from 0; L: only the head) on, with that layer's input [M, C], of those
+  /// that forward_and_store_inputs() stored, or the rows of some sequences of it.
   void forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch, int first,
-                    const View& inputs, const View& losses) const;
+                    const View& input, const View& losses) const;
 
   /// Computes forward(), and the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
   /// the last to the first.

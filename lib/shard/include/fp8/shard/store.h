@@ -143,6 +143,9 @@ class ParameterStore final : public model::ParameterAccess {
   /// From now on computes the linears that are FP8 in the table with these of their GEMMs in FP8, by number in the
   /// table; the others stay as they are. StoreOptions::fp8_all_gather must be off.
   void set_gemms(const std::vector<quant::GemmSet>& gemms);
+  /// From now on LinearPrecision::column_factors of all linears, for which memory must be planned.
+  /// StoreOptions::fp8_all_gather must be off.
+  void set_column_factors(const View& factors);
 
   /// Computes compute weights, scales (with one reduction for all weights) and codes from the masters. Collective.
   void refresh_compute_weights(const Context& ctx);
