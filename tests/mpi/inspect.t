@@ -66,6 +66,13 @@ change = json.loads(open("advice").readlines()[-1])["loss_change"]
 print(change != 0, abs(float(sys.argv[2]) - float(sys.argv[1]) - change) < 1e-6)' "$bf16" "$(loss_of --config chosen.json)")" "0 True True"
 done
 
+flags="--data d.h5 --seq-length 32 --recommend 2e-4 -o chosen.json -f --json"
+fp8-inspect m.h5 $flags --batch-size 6 >one 2>err && mpirun -n 2 fp8-inspect m.h5 $flags --batch-size 3 >many 2>err
+is "two ranks round each sequence as one does" "$? $(python3 -c '
+import json
+one, many = ([x for x in map(json.loads, open(path)) if x["type"] == "group"] for path in ("one", "many"))
+print(len(one), [x for x, y in zip(one, many) for key in ("loss_change", "standard_error") if abs(x[key] - y[key]) > 1e-9 or x["sequences"] != 6])')" "0 8 []"
+
 # --- bisection
 bisect="--data d.h5 --seq-length 32 --json"
 fp8-inspect m.h5 $bisect --batch-size 8 --bisect '--precision bf16' --against '--precision fp8 --recipe rowwise_with_gw_hp' >one 2>err

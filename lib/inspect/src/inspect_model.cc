@@ -37,6 +37,17 @@ void check_sequences(const settings::InspectConfig& config, std::int64_t wanted)
                 cli::flag_name("batch-size") + " or " + cli::flag_name("batches"));
 }
 
+// The losses of the sequences of a batch under `forward`, each summed over its targets.
+std::vector<double> sums_of(const Context& ctx, const model::Batch& batch, const Forward& forward) {
+  const View losses = tensor::allocate(ctx, DType::f32, {batch.rows()}, "activations");
+  forward(ctx, batch, losses);
+  const std::vector<float> values = tensor::to_host<float>(ctx, losses);
+  std::vector<double> sums(static_cast<std::size_t>(batch.sequences), 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sums[i / static_cast<std::size_t>(batch.length)] += static_cast<double>(values[i]);
+  return sums;
+}
+
 }  // namespace
 
 RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all) {
@@ -98,16 +109,23 @@ std::vector<double> InspectedModel::sequence_losses(const Forward& forward) {
   const Context& ctx = model->ctx;
   const device::Scope scope(*ctx.arena);
   const model::Batch batch = batches->batch(ctx, 0);
-  const View losses = tensor::allocate(ctx, DType::f32, {batch.rows()}, "activations");
-  if (forward)
-    forward(ctx, batch, losses);
-  else
-    model->decoder.forward(ctx, model->engine, model->store, batch, losses);
-  const std::vector<float> values = tensor::to_host<float>(ctx, losses);
-  std::vector<double> sums(static_cast<std::size_t>(batch.sequences), 0);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    sums[i / static_cast<std::size_t>(batch.length)] += static_cast<double>(values[i]);
-  return sums;
+  if (forward) return sums_of(ctx, batch, forward);
+  return sums_of(ctx, batch, [&](const Context& at, const model::Batch& all, const View& losses) {
+    model->decoder.forward(at, model->engine, model->store, all, losses);
+  });
+}
+
+double InspectedModel::sequence_loss(std::int64_t number, const Forward& forward) {
+  const Context& ctx = model->ctx;
+  const device::Scope scope(*ctx.arena);
+  model::Batch batch = batches->batch(ctx, 0);
+  batch.tokens = batch.tokens.rows(number, number + 1);
+  batch.targets = batch.targets.rows(number, number + 1);
+  batch.sequences = 1;
+  ops::Documents& documents = batch.documents;  // the counts stay, which are maxima
+  if (!documents.start.empty()) documents.start = documents.start.rows(number, number + 1);
+  documents.pairs = 0;
+  return sums_of(ctx, batch, forward).front();
 }
 
 std::vector<std::int64_t> InspectedModel::sequence_targets() {

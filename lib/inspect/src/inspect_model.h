@@ -56,6 +56,8 @@ struct InspectedModel {
   // The losses of this rank's sequences in that batch, each summed over its targets: of `forward`, or, without one, of
   // the model. Collective.
   std::vector<double> sequence_losses(const Forward& forward = {});
+  // The loss of one of these sequences under `forward`. Collective.
+  double sequence_loss(std::int64_t number, const Forward& forward);
   // The number of targets of each of these sequences.
   std::vector<std::int64_t> sequence_targets();
 

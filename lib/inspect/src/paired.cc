@@ -4,29 +4,15 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "fp8/base/student.h"
 
 namespace fp8::inspect {
 namespace {
 
-constexpr double kNearlyNormal = 1000;  // degrees of freedom; more change a quantile by less than 1 %
-
-double square(double v) { return v * v; }
-
-// How much chance moves a change: a deviation, and its degrees of freedom.
-struct Deviation {
-  double size = 0;
-  std::size_t freedom = 1;
-};
-
-Deviation deviation_of(const LossChange& c, double standard_error, std::int64_t sequences) {
-  const double error = square(standard_error), spread = square(c.spread);
-  const double denominator = square(error) / static_cast<double>(sequences - 1) +
-                             (c.falls > 0 ? square(spread) / static_cast<double>(c.falls) : 0);
-  const double freedom = denominator > 0 ? square(error + spread) / denominator : static_cast<double>(sequences - 1);
-  return {std::sqrt(error + spread), static_cast<std::size_t>(std::clamp(freedom, 1.0, kNearlyNormal))};
+// Degrees of freedom of a mean of sequences; more than 1000 change a quantile by less than 1 %.
+std::size_t freedom_of(std::int64_t sequences) {
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(sequences - 1, 1, 1000));
 }
 
 }  // namespace
@@ -34,15 +20,13 @@ Deviation deviation_of(const LossChange& c, double standard_error, std::int64_t 
 double LossChange::p_value(std::int64_t tested) const {
   if (!std::isfinite(change)) return 0;
   if (std::isnan(standard_error) || change <= 0) return 1;
-  const Deviation d = deviation_of(*this, standard_error, sequences);
-  const double share = d.size == 0 ? 1 : student_share(change / d.size, d.freedom);
+  const double share = standard_error == 0 ? 1 : student_share(change / standard_error, freedom_of(sequences));
   return std::min(1.0, (1 - share) / 2 * static_cast<double>(tested));
 }
 
 double LossChange::noise(std::int64_t tested, std::int64_t count) const {
   const double error = standard_error * std::sqrt(static_cast<double>(sequences) / static_cast<double>(count));
-  const Deviation d = deviation_of(*this, error, count);
-  return student_quantile(1 - 2 * kLevel / static_cast<double>(tested), d.freedom) * d.size;
+  return student_quantile(1 - 2 * kLevel / static_cast<double>(tested), freedom_of(count)) * error;
 }
 
 std::optional<std::int64_t> LossChange::sequences_for(double wanted, std::int64_t tested) const {
@@ -55,25 +39,6 @@ std::optional<std::int64_t> LossChange::sequences_for(double wanted, std::int64_
     (noise(tested, middle) > wanted ? few : enough) = middle;
   }
   return enough;
-}
-
-void set_spread(std::span<LossChange> changes) {
-  constexpr double kMost = 2;  // medians
-  double squares = 0;
-  std::int64_t falls = 0;
-  std::vector<double> errors;
-  for (const LossChange& c : changes) {
-    if (!std::isfinite(c.change) || !(c.standard_error > 0)) continue;
-    errors.push_back(c.standard_error);
-    if (c.change >= 0) continue;
-    squares += square(c.change / c.standard_error) - 1;
-    ++falls;
-  }
-  std::ranges::sort(errors);
-  const double most = errors.empty() ? 0 : kMost * errors[errors.size() / 2];
-  const double ratio = falls > 0 && squares > 0 ? std::sqrt(squares / static_cast<double>(falls)) : 0;
-  for (LossChange& c : changes)
-    c.spread = c.standard_error > 0 ? ratio * std::min(c.standard_error, most) : 0, c.falls = falls;
 }
 
 void PairedSums::add(std::span<const double> with, std::span<const double> without,

@@ -17,11 +17,9 @@ struct LossChange {
   double change = 0;           // nats per target, over all targets
   double standard_error = 0;   // of the change; NaN for fewer than two sequences
   std::int64_t sequences = 0;  // number of sequences that have a target
-  double spread = 0;           // see set_spread()
-  std::int64_t falls = 0;      // number of changes that it was computed from
 
-  // The probability that chance gives a rise of as many deviations, hypot(standard_error, spread), or more in one of
-  // `tested` one-sided t tests, at most 1 (Bonferroni). 0 for a change that is not finite, 1 without a standard error.
+  // The probability that chance gives a rise of as many standard errors or more in one of `tested` one-sided t tests,
+  // at most 1 (Bonferroni). 0 for a change that is not finite, 1 without a standard error.
   double p_value(std::int64_t tested) const;
   // Whether the loss rises by more than chance explains: p_value() < kLevel.
   bool hurts(std::int64_t tested) const { return p_value(tested) < kLevel; }
@@ -32,15 +30,6 @@ struct LossChange {
   // that can be measured is enough.
   std::optional<std::int64_t> sequences_for(double noise, std::int64_t tested) const;
 };
-
-// Sets the spread of all changes that are tested together. Weights are rounded once for all sequences, which moves the
-// loss up or down by chance too, and no number of sequences makes this smaller. A linear that moves the losses of single
-// sequences more moves their mean more, in proportion to its standard error: linears of models without harm differ by a
-// factor of ten in both. Nothing that lowers the loss is harm, so falls show the ratio: that of spread and standard error
-// is the root of the mean of (change / standard_error)^2 - 1 over them, 0 if that is negative or none falls. The standard
-// error that it multiplies is at most twice the median, because harm raises that of the linear that is hurt. Degrees of
-// freedom are those of Satterthwaite 1946, Welch 1947.
-void set_spread(std::span<LossChange> changes);
 
 // Sums over sequences of d, the difference of the loss summed over the targets of the sequence, and of t, their number.
 // The mean change c is sum(d) / sum(t), and its variance is that of a ratio, with d - c t of each sequence: that of the

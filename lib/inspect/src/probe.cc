@@ -1,5 +1,10 @@
-// The forward pass restarts at the layer of the linears. Layer inputs are kept for one batch at a time.
+// The forward pass restarts at the layer of the linears. Layer inputs are kept for one batch at a time. A rounding of
+// weights that all sequences shared would move all their losses one way or the other, which their spread does not show.
 #include "probe.h"
+
+#include <algorithm>
+
+#include "fp8/device/philox.h"
 
 namespace fp8::inspect {
 namespace {
@@ -13,8 +18,20 @@ Products products_of(const std::vector<float>& exact, const std::vector<float>& 
   return p;
 }
 
-shard::ModelSpec probe_spec(const RecipeSetup& setup, Activity& activity) {
+// Memory for a factor of each column of the widest linear.
+tensor::Tensor factors_for(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device) {
+  std::int64_t columns = 1;
+  for (const model::Parameter& p : setup.eval.model_spec.table)
+    if (p.fp8) columns = std::max(columns, p.cols());
+  tensor::Tensor factors;
+  comm::agree(all.host_comm,
+              [&] { factors = tensor::Tensor(DType::f32, {columns}, device.type(), "factors of columns"); });
+  return factors;
+}
+
+shard::ModelSpec probe_spec(const RecipeSetup& setup, Activity& activity, const View& factors) {
   shard::ModelSpec spec = setup.eval.model_spec;
+  spec.store.fp8.column_factors = factors;
   spec.store.fp8_all_gather = false;  // the linears that run in FP8 change
   spec.observer = &activity;
   return spec;
@@ -26,9 +43,11 @@ Probe::Probe(const RecipeSetup& setup, const Inspection& all, const train::Devic
     : setup_(setup),
       all_(all),
       recipe_(*setup.config.precision.recipe_or_null()),
-      inspected_(setup, all, device, probe_spec(setup, activity), nullptr),
+      factors_(factors_for(setup, all, device)),
+      inspected_(setup, all, device, probe_spec(setup, activity, factors_.view()), nullptr),
       model_(*inspected_.model) {
   model_.store.record_amaxes(false);
+  model_.store.set_column_factors({});
   const hf::ModelConfig& c = model_.decoder.config();
   const std::int64_t rows = setup.shape.sequences * setup.shape.length;
   comm::agree(all.host_comm, [&] {
@@ -49,7 +68,11 @@ double Probe::rest_of_forward(int linear) const {
   return (units - first_layer(linear)) / units;
 }
 
-void Probe::read_batch(std::int64_t number) { inspected_.read_batch(setup_, all_, number); }
+void Probe::read_batch(std::int64_t number) {
+  inspected_.read_batch(setup_, all_, number);
+  first_sequence_ =
+      ((setup_.config.step - 1 + number) * all_.host_comm.size() + all_.host_comm.rank()) * setup_.shape.sequences;
+}
 
 std::vector<double> Probe::losses() {
   select({}, kNone);
@@ -60,10 +83,34 @@ std::vector<double> Probe::losses() {
 
 std::vector<double> Probe::losses_with(const std::vector<int>& linears) {
   select(linears, kForward);
-  return inspected_.sequence_losses([&](const Context& ctx, const model::Batch& batch, const View& losses) {
-    model_.decoder.forward_from(ctx, model_.engine, model_.store, batch, first_layer(linears.front()), inputs_.view(),
-                                losses);
-  });
+  model_.store.set_column_factors(factors_.view());
+  const std::int64_t length = setup_.shape.length;
+  const int layer = first_layer(linears.front());
+  std::vector<double> losses;
+  for (std::int64_t i = 0; i < setup_.shape.sequences; ++i) {
+    draw_factors(first_sequence_ + i);
+    losses.push_back(
+        inspected_.sequence_loss(i, [&](const Context& ctx, const model::Batch& sequence, const View& each) {
+          model_.decoder.forward_from(ctx, model_.engine, model_.store, sequence, layer,
+                                      input_of(layer).rows(i * length, (i + 1) * length), each);
+        }));
+  }
+  model_.store.set_column_factors({});
+  return losses;
+}
+
+View Probe::input_of(int layer) const {
+  const View& all = inputs_.view();
+  return all.rows(layer, layer + 1).reshaped({all.shape[1], all.shape[2]});
+}
+
+// Factors 2^-u with u uniform in [0, 1), so that the place of a value between two powers of two is uniform too.
+void Probe::draw_factors(std::int64_t sequence) {
+  std::vector<float> factors(static_cast<std::size_t>(factors_.view().size()));
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    factors[i] = std::exp2(-device::unit_interval(device::philox(static_cast<std::uint64_t>(sequence), i, 0)[0]));
+  const View drawn = tensor::make_view(factors.data(), DType::f32, device::DeviceType::host, {factors_.view().size()});
+  tensor::copy_across(model_.ctx, drawn, factors_.view());
 }
 
 void Probe::gradient() {

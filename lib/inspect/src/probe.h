@@ -45,7 +45,9 @@ class Probe {
   std::vector<std::int64_t> sequence_targets() { return inspected_.sequence_targets(); }
   // The losses of this rank's sequences in bf16, summed over their targets. Keeps the inputs of the layers. Collective.
   std::vector<double> losses();
-  // The same with the forward GEMMs of some linears of one unit in FP8. After losses(). Collective.
+  // The same with the forward GEMMs of some linears of one unit in FP8. Each sequence is computed alone, with another
+  // rounding of weights and activations: its columns are multiplied by factors that are drawn for its position in the
+  // data, see linear::LinearPrecision::column_factors. After losses(). Collective.
   std::vector<double> losses_with(const std::vector<int>& linears);
 
   // The gradient in bf16 of the first batch, to which the others are compared. Collective.
@@ -55,6 +57,8 @@ class Probe {
 
  private:
   int first_layer(int linear) const { return table()[static_cast<std::size_t>(linear)].unit - 1; }
+  View input_of(int layer) const;  // [M, C]
+  void draw_factors(std::int64_t sequence);
   void select(const std::vector<int>& linears, const quant::GemmSet& gemm);
   void compute(const std::vector<int>& linears, const quant::GemmSet& gemm);
   std::vector<float> values_of(const shard::ParameterShard& o) const;
@@ -62,9 +66,11 @@ class Probe {
   const RecipeSetup& setup_;
   const Inspection& all_;
   const quant::Recipe& recipe_;
+  tensor::Tensor factors_;  // of columns, as many as the widest linear has
   InspectedModel inspected_;
   shard::ShardedModel& model_;
-  tensor::Tensor inputs_;                  // [L + 1, M, C]
+  std::int64_t first_sequence_ = 0;  // position of this rank's first sequence of the batch among all that are read
+  tensor::Tensor inputs_;            // [L + 1, M, C]
   std::vector<std::vector<float>> exact_;  // by parameter, own rows
 };
 

@@ -100,7 +100,7 @@ void write(const json::Value& configuration, const settings::InspectConfig& conf
 
 // What could not have been found: the least harm that would have counted in every group that does not hurt, and how
 // many more sequences would find a given smaller one: that of the limit, or, where that is no less or out of reach,
-// half of this. Neither is given if no number of sequences would.
+// half of this.
 void set_noise(json::Object& record, const LossChanges& measured, double limit) {
   const auto tested = static_cast<std::int64_t>(measured.groups.size());
   const LossChange* widest = nullptr;

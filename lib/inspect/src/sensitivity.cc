@@ -152,15 +152,12 @@ class Measurement {
     o.set("loss_change", c.change);
     o.set("standard_error", c.standard_error);
     o.set("sequences", c.sequences);
-    o.set("spread", c.spread);
     o.set("p_value", c.p_value(count));
     o.set("hurts", c.hurts(count));
   }
 
-  void emit_losses(double loss, std::vector<LossChange> changes) const {
+  void emit_losses(double loss, const std::vector<LossChange>& changes) const {
     const std::vector<int> linears = with(kForward);  // the first parts
-    changes.resize(linears.size());
-    set_spread(changes);
     for (std::size_t i = 0; i < linears.size(); ++i) {
       json::Value record = record_of(linears[i], "forward");
       set_change(record, loss, changes[i], linears.size());
@@ -168,20 +165,17 @@ class Measurement {
     }
   }
   void emit_groups(LossChanges& measured, const std::vector<LossChange>& changes) const {
-    std::vector<LossChange> of_groups;
-    for (const std::size_t number : groups_) of_groups.push_back(changes[number]);
-    set_spread(of_groups);
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      const Part& part = parts_[groups_[i]];
+    for (const std::size_t number : groups_) {
+      const Part& part = parts_[number];
       json::Array names;
       for (const int linear : part.linears) names.emplace_back(parameter(linear).name);
       json::Value record = json::object({{"type", "group"},
                                          {"linears", std::move(names)},
                                          {"gemm", "forward"},
                                          {"recipe", config_.precision.recipe_text()}});
-      set_change(record, measured.loss, of_groups[i], groups_.size());
+      set_change(record, measured.loss, changes[number], groups_.size());
       all_.journal.emit(record);
-      measured.groups.push_back({part.linears, of_groups[i]});
+      measured.groups.push_back({part.linears, changes[number]});
     }
   }
   void emit_gradient(int linear, const char* gemm, const Products& sum) const {

@@ -62,43 +62,6 @@ TEST(Paired, NoiseIsTheLeastChangeThatHurts) {
   EXPECT_GT(later.noise(12), noise / 2);
 }
 
-// A rise as large as the falls of others is chance, of any number of sequences.
-TEST(Paired, FallsShowHowMuchRoundingMovesALoss) {
-  std::vector<LossChange> changes;
-  for (const double change : {-3e-4, -4e-4, 5e-4, 4e-4, -1e-5, 1e-2})
-    changes.push_back({.change = change, .standard_error = 1e-5, .sequences = 1000});
-  EXPECT_TRUE(changes[2].hurts(6)) << "by the sequences alone";
-  set_spread(changes);
-  EXPECT_NEAR(changes[0].spread, std::sqrt((9e-8 + 16e-8 + 1e-10 - 3e-10) / 3), 1e-12);
-  EXPECT_FALSE(changes[2].hurts(6));
-  EXPECT_TRUE(changes[5].hurts(6));
-  EXPECT_EQ(changes[2].sequences_for(1e-5, 6), std::nullopt);
-  for (LossChange& c : changes) c.change = std::fabs(c.change);
-  set_spread(changes);
-  EXPECT_EQ(changes[0].spread, 0);
-}
-
-// A linear that moves each sequence more moves their mean more; the one that is hurt does not hide its harm so.
-TEST(Paired, TheSpreadIsInProportionToTheStandardError) {
-  std::vector<LossChange> changes;
-  for (const auto& [change, error] : {std::pair(5e-4, 6e-5), {-4e-5, 1e-5}, {3e-5, 1e-5}, {-2e-4, 4e-5}, {-1e-4, 3e-5}})
-    changes.push_back({.change = change, .standard_error = error, .sequences = 64});
-  set_spread(changes);
-  const double ratio = std::sqrt((16 + 25 + 100.0 / 9 - 3) / 3);
-  EXPECT_NEAR(changes[1].spread, ratio * 1e-5, 1e-12);
-  EXPECT_NEAR(changes[0].spread, ratio * 6e-5, 1e-12) << "twice the median";
-  EXPECT_FALSE(changes[0].hurts(5)) << "8 standard errors, where falls have 5";
-  changes[0].standard_error = 1e-3, changes[0].change = 1e-2;
-  set_spread(changes);
-  EXPECT_NEAR(changes[0].spread, ratio * 6e-5, 1e-12) << "not more";
-  EXPECT_TRUE(changes[0].hurts(5));
-  changes[1].standard_error = NAN;
-  changes[2].standard_error = 0;
-  set_spread(changes);
-  EXPECT_EQ(changes[2].spread, 0);
-  EXPECT_EQ(changes[0].falls, 2);
-}
-
 // Of many experiments without any effect, the share in which one of twelve hurts is the level.
 TEST(Paired, ChanceRarelyHurts) {
   constexpr int kExperiments = 2000;
