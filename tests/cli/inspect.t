@@ -68,6 +68,16 @@ for what in sqnr_db relative_error exponents; do
     is "$what is drawn as $image" "$? $(head -c 200 $what.$image | grep -ac 'PNG\|svg' | awk '{ print ($1 > 0) }')" "0 1"
   done
 done
+# Elements that are not finite, and formats of another program.
+sed '2s/"nonfinite":0/"nonfinite":7/; 2s/"sqnr_db":[0-9.]*/"sqnr_db":null/' records >infinite
+for image in svg png; do fp8-log infinite --tensors --plot sqnr_db -o infinite.$image; done
+is "a cast that is not finite has a colour of its own, which the title explains" "$(grep -c 'rgb( *31, *95, *208)' infinite.svg | awk '{ print ($1 > 0) }') $(grep -c '; blue: not finite<' infinite.svg) $(grep -c 'not finite\|rgb( *31, *95, *208)' sqnr_db.svg)" "1 1 0"
+fp8-log infinite --tensors --plot sqnr_db >map 2>err
+is "and a mark in the terminal, which a line explains" "$? $(grep -c '^!: not finite$' map) $(grep -c '^0  *!  *[0-9.-]* ' map) $(tr -cd '!' <map | wc -c)" "0 1 1 2"
+sed '3s/"format":"e4m3"/"format":"e9m9"/' records >foreign
+is "an unknown format in a plot is a line on standard error" "$(fp8-log foreign --tensors --plot sqnr_db 2>&1 >map) $(wc -l <map)" 'fp8-log: foreign: unknown format: e9m9; the plot leaves out its casts 16'
+is "other figures of its casts are drawn" "$(fp8-log foreign --tensors --plot underflow_share 2>&1 | grep -c unknown) $(fp8-log foreign --tensors --top 0 | grep -c 'layers.0.self_attn.q_proj.weight  *forward  *weight')" "0 1"
+is "a plot without casts of a known format says why" "$(sed 's/"format":"e.m."/"format":"e9m9"/' records | fp8-log - --tensors --plot sqnr_db 2>&1)" 'fp8-log: -: no record has a value of sqnr_db; unknown format: e9m9'
 is "recipes have a column in the tables" "$(grep -c 'recipe  *lowest SQNR' "$(fp8-log every --tensors --top 0 >tables 2>err; echo tables)") $(grep -c ' mxfp8 ' tables | awk '{ print ($1 > 0) }')" "1 1"
 is "a pipe has whole names in every table" "$(grep -c '\.\.\.' tables) $(grep -c '^model.layers.[01].[a-z_]*.[a-z_]*.weight ' tables | awk '{ print ($1 > 700) }')" "0 1"
 on_terminal fp8-log every --tensors --top 30 | sed 's/\r//; s/\x1b\[[0-9]*m//g' >tables

@@ -533,18 +533,6 @@ is "the labels of an SVG are inside" "$(sed -n 's/.*viewBox="0 0 [0-9]* \([0-9]*
 tensor 10 0.self_attn.q_proj grad_output 21.5 0.01 >narrow.jsonl
 says "a terminal that is too narrow for whole names has what tells them apart" '^0\.q_proj  *forward  *grad_output  *1' on_terminal fp8-log narrow.jsonl --tensors
 says "a pipe has whole names" '^model\.layers\.0\.self_attn\.q_proj\.weight  *forward  *grad_output  *1$' fp8-log narrow.jsonl --tensors
-# Elements that are not finite, and a format of another program.
-{ cat run/tensors.jsonl; tensor 30 1.mlp.up_proj grad_output null 0.001 | sed 's/"nonfinite":0/"nonfinite":7/'; } >infinite.jsonl
-for image in svg png; do fp8-log infinite.jsonl --tensors --plot sqnr_db -o infinite.$image; done
-is "a cast that is not finite has a colour of its own, which the title explains" "$(grep -c 'fill = "#1f5fd0"\|rgb( *31, *95, *208)' infinite.svg | awk '{ print ($1 > 0) }') $(grep -c '; blue: not finite<' infinite.svg) $(grep -c 'not finite\|rgb( *31, *95, *208)' heat.svg)" "1 1 0"
-says "and a mark in the terminal" '^1 up_proj  *- *- *!$' fp8-log infinite.jsonl --tensors --plot sqnr_db
-says "which is explained" '^!: not finite$' fp8-log infinite.jsonl --tensors --plot sqnr_db
-tensor 30 1.mlp.up_proj grad_output 20.5 0.001 | sed 's/e4m3/e9m9/' >foreign.jsonl
-is "a plot without casts of a known format says why" "$(fp8-log foreign.jsonl --tensors --plot sqnr_db 2>&1)" 'fp8-log: foreign.jsonl: no record has a value of sqnr_db; unknown format: e9m9'
-cat run/tensors.jsonl >>foreign.jsonl
-sed -i '1s/"step":30/"step":1/' foreign.jsonl
-is "an unknown format in a plot is a line on standard error" "$(fp8-log foreign.jsonl --tensors --plot sqnr_db 2>&1 >out) $(wc -l <out | awk '{ print ($1 > 5) }')" 'fp8-log: foreign.jsonl: unknown format: e9m9; the plot leaves out its casts 1'
-is "other figures of it are there" "$(fp8-log foreign.jsonl --tensors --plot underflow_share 2>&1 | grep -c 'unknown\|^grad_output$') $(fp8-log foreign.jsonl --tensors 2>&1 | grep -c 'grad_output  *20.5')" "1 1"
 for sqnr in 20 30; do
   tensor 10 0.mlp.up_proj input $sqnr.5 0.001 >one-$sqnr.jsonl
   for image in svg png; do fp8-log one-$sqnr.jsonl --tensors --plot sqnr_db -o one-$sqnr.$image; done
