@@ -254,13 +254,13 @@ class ReduceScatter final : public Pending {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// `key` is the group's on every rank; the communicator is freed at the end unless it is all ranks.
+  /// `key` and `name` are the group's on every rank; the communicator is freed at the end unless it is all ranks.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<watchdog::ProgressTable> progress, std::uint64_t key,
-                  std::int64_t longest)
+                  const std::string& name, std::int64_t longest)
       : comm_(comm), key_(key), longest_(longest) {
     check_mpi(MPI_Comm_rank(comm_, &rank_), "rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "size");
-    place_.group = progress->add_group(key, members_of(comm_, size_));
+    place_.group = progress->add_group(key, members_of(comm_, size_), name);
     place_.progress = std::move(progress);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -324,7 +324,7 @@ class MpiCommunicator final : public Communicator {
     return Request(std::make_unique<ReduceScatter>(place_, comm_, rank_, longest_, tag_, full, mine, offsets, pool_));
   }
 
-  std::unique_ptr<Communicator> split(int color, int key) override {
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     MPI_Comm part = MPI_COMM_NULL;
     const std::int64_t number = place_.progress->reach(place_.group);
     {
@@ -334,7 +334,7 @@ class MpiCommunicator final : public Communicator {
     // Equal on all ranks of the part, and unlike that of any other part, as far as 64 bits go.
     const std::array<std::uint64_t, 3> path{key_, static_cast<std::uint64_t>(number),
                                             static_cast<std::uint64_t>(color)};
-    return std::make_unique<MpiCommunicator>(part, place_.progress, digest_of(std::as_bytes(std::span(path))).lo,
+    return std::make_unique<MpiCommunicator>(part, place_.progress, digest_of(std::as_bytes(std::span(path))).lo, name,
                                              longest_);
   }
 
@@ -431,7 +431,7 @@ GroupProgress group_progress(const Communicator& group) {
 
 std::unique_ptr<Communicator> mpi_world(std::int64_t longest_message) {
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<watchdog::ProgressTable>(), 0,
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, std::make_shared<watchdog::ProgressTable>(), 0, "",
                                            longest_message);
 }
 

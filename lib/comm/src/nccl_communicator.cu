@@ -154,8 +154,8 @@ class NcclCommunicator final : public OfDevice {
     });
   }
 
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_.split(color, key), ctx_);
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    return std::make_unique<NcclCommunicator>(host_.split(color, key, name), ctx_);
   }
 
  private:

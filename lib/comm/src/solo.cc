@@ -39,7 +39,7 @@ class Solo final : public Communicator {
     copy(full, mine, offsets_of(count_of, 1, "reduce-scatter").back() * static_cast<std::int64_t>(sizeof(float)));
     return {};
   }
-  std::unique_ptr<Communicator> split(int, int) override { return solo(); }
+  std::unique_ptr<Communicator> split(int, int, const std::string&) override { return solo(); }
   bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
     watchdog_.reset();
     if (seconds > 0)

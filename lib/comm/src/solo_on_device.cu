@@ -28,8 +28,8 @@ class SoloOnDevice final : public OfDevice {
     copy(full, mine, offsets_of(count_of, 1, "reduce-scatter").back() * static_cast<std::int64_t>(sizeof(float)));
     return {};
   }
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<SoloOnDevice>(host_.split(color, key), ctx_);
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    return std::make_unique<SoloOnDevice>(host_.split(color, key, name), ctx_);
   }
 
  private:

@@ -281,7 +281,7 @@ inline void check_agreement(Communicator& group) {
 /// Groups by parity, in reverse order.
 inline void check_split(Communicator& group) {
   const int parity = group.rank() % 2;
-  const std::unique_ptr<Communicator> half = group.split(parity, -group.rank());
+  const std::unique_ptr<Communicator> half = group.split(parity, -group.rank(), "half");
   EXPECT_EQ(half->size(), (group.size() + 1 - parity) / 2);
   EXPECT_EQ(half->rank(), half->size() - 1 - group.rank() / 2);
   std::vector<std::int64_t> sum{group.rank()};

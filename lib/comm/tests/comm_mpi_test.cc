@@ -17,8 +17,8 @@ TEST(World, DoesAllThatACommunicatorDoes) { check_communicator(*world()); }
 
 TEST(World, PartsOfItDoSoToo) {
   Communicator& all = *world();
-  check_communicator(*all.split(0, -all.rank()));
-  check_communicator(*all.split(all.rank(), 0));
+  check_communicator(*all.split(0, -all.rank(), "reversed"));
+  check_communicator(*all.split(all.rank(), 0, "alone"));
 }
 
 TEST(World, LongMessagesTravelInPieces) {

@@ -29,7 +29,9 @@ class Forwarding : public Communicator {
   Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
     return good_.start_reduce_scatter(full, mine, counts);
   }
-  std::unique_ptr<Communicator> split(int color, int key) override { return good_.split(color, key); }
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    return good_.split(color, key, name);
+  }
   bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
     return good_.watch(seconds, on_stall);
   }

@@ -88,7 +88,7 @@ TEST(Figures, OfGemmsAreSumsOverRanks) {
   const Files files;
   std::vector<json::Value> of_one;
   for (int ranks = 1; ranks <= std::min(3, world().size()); ++ranks) {
-    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
     if (world().rank() >= ranks) continue;
     const std::vector<json::Value> records = records_on(*group, files);
     if (group->rank() != 0) continue;

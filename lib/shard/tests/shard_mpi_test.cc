@@ -15,7 +15,7 @@ TEST(Sharding, OverAllRanks) { check_sharding(*comm::world()); }
 
 TEST(Sharding, OverSubgroups) {
   comm::Communicator& all = *comm::world();
-  check_sharding(*all.split(all.rank() % 2, all.rank()));
+  check_sharding(*all.split(all.rank() % 2, all.rank(), "parity"));
 }
 
 TEST(Store, GathersAreTheWholeWeights) {
@@ -37,7 +37,7 @@ TEST(Store, AnUpdateIsThatOfOneRank) {
 // Three of four ranks: row counts are not multiples of the number of ranks.
 TEST(Store, OverSomeOfTheRanks) {
   const int some = world().size() - 1;
-  const auto group = world().split(world().rank() < some ? 0 : 1, world().rank());
+  const auto group = world().split(world().rank() < some ? 0 : 1, world().rank(), "");
   if (world().rank() >= some) return;
   for (const StoreCase& c : store_cases()) {
     check_gathers(*group, c);

@@ -17,7 +17,7 @@ comm::Communicator& world() { return *comm::world(); }
 
 // On the first `ranks` ranks: loads the state of `from` (if empty: fresh values) and saves it to `run`.
 void reshard(int ranks, const std::string& from, const std::string& run, const shard::StoreOptions& options) {
-  const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+  const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
   if (world().rank() < ranks) {
     const hf::ModelConfig config = small_model();
     Kit kit(*group, config, small_table(config), options);

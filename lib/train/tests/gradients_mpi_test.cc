@@ -154,7 +154,7 @@ TEST(Gradients, AreThoseOfOneRankInEveryPairOfSettings) {
   for (const int ranks : {1, 2, 3, 4}) {
     const int size = world().size();
     if (ranks > size || (ranks < size && ranks != 3)) continue;  // three ranks of four, else all
-    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
     for (const Way& way : ways()) {
       const std::string name = std::to_string(ranks) + "-" + std::to_string(way.zero) + std::to_string(way.recompute);
       const std::string& reference = reference_of(files, way, references);

@@ -183,7 +183,7 @@ struct PackedFiles {
 TEST(Run, PackedDocumentsHaveTheLossOfDocumentsAlone) {
   const PackedFiles files;
   for (int ranks = 1; ranks <= std::min(3, world().size()); ++ranks) {
-    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank());
+    const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
     if (world().rank() >= ranks) continue;
     for (const char* name : {"packed", "each"}) {
       SCOPED_TRACE(std::string(name) + " on " + std::to_string(ranks));

@@ -10,9 +10,9 @@
 
 namespace fp8::watchdog {
 
-std::size_t ProgressTable::add_group(std::uint64_t key, std::vector<int> members) {
+std::size_t ProgressTable::add_group(std::uint64_t key, std::vector<int> members, std::string name) {
   const std::lock_guard lock(mutex_);
-  groups_.push_back({key, std::move(members)});
+  groups_.push_back({key, std::move(members), std::move(name)});
   return groups_.size() - 1;
 }
 
@@ -22,8 +22,8 @@ std::pair<std::size_t, std::uint64_t> ProgressTable::add_derived_group(std::size
   // The last element differs from that of every key that comm::Communicator::split() makes, which is a color.
   const std::array<std::uint64_t, 3> path{parent.key, ++parent.derived, ~std::uint64_t{0}};
   const std::uint64_t key = digest_of(std::as_bytes(std::span(path))).lo;
-  std::vector<int> members = parent.members;
-  groups_.push_back({key, std::move(members)});
+  Group derived{key, parent.members, parent.name};
+  groups_.push_back(std::move(derived));
   return {groups_.size() - 1, key};
 }
 
@@ -74,7 +74,7 @@ void ProgressTable::remove_source(AsyncCollectives* source) {
 
 ProgressTable::Snapshot ProgressTable::snapshot() const {
   const std::lock_guard lock(mutex_);
-  Snapshot s{pending_, {}, local_work_ > 0, step_};
+  Snapshot s{pending_, {}, "", local_work_ > 0, step_};
   if (work_ != nullptr) s.work = WorkProgress{work_->name(), work_->count()};
   for (AsyncCollectives* source : sources_) {
     // Every source is read, also while the host waits, because oldest() throws the asynchronous errors.
@@ -82,7 +82,10 @@ ProgressTable::Snapshot ProgressTable::snapshot() const {
     if (!s.pending) s.pending = oldest;
   }
   if (s.pending) {
-    if (const Group* group = find(s.pending->group)) s.members = group->members;
+    if (const Group* group = find(s.pending->group)) {
+      s.members = group->members;
+      s.group_name = group->name;
+    }
   }
   return s;
 }

@@ -21,8 +21,8 @@ constexpr double kReporterDelay = 2;  // seconds that other ranks leave to the r
 std::string Stall::message() const {
   if (!error.empty()) return error;
   const std::string limit = format_short(timeout, 6);
-  const std::string where =
-      collective + " " + std::to_string(number) + (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
+  const std::string where = collective + " " + std::to_string(number) + (group.empty() ? "" : " of " + group) +
+                            (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
   if (ranks.empty()) return where + " did not end within " + limit + " s, although every rank has reached it";
   std::string who = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) who += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
@@ -87,7 +87,7 @@ void StallDetector::query_peers(double elapsed) {
 // collective, then those that wait for another collective. The list is empty if all wait for the same collective, which
 // does not end.
 std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& now) const {
-  Stall s{{}, pending_->name, pending_->number, now.step, timeout_, true, ""};
+  Stall s{{}, pending_->name, now.group_name, pending_->number, now.step, timeout_, true, ""};
   const auto select = [&](const auto& is_missing) {
     for (const auto& [rank, peer] : peers_) {
       if (is_missing(peer)) s.ranks.push_back(rank);

@@ -148,6 +148,22 @@ TEST(StallDetector, NamesOnlyMembersOfTheGroup) {
   EXPECT_EQ(job.reports(), "3: rank 1 did not answer in all-gather 1 within 10 s");
 }
 
+TEST(StallDetector, NamesTheGroup) {
+  for (const bool reached : {false, true}) {
+    Job job(4);
+    for (int r = 0; r < 4; ++r) job.progress(r).add_group(kPart, {1, 3}, "dp_shard");
+    job.progress(3).set_step(17);
+    job.wait(3, "all-gather", 1);
+    if (reached) job.wait(1, "all-gather", 1);
+    job.progress(1).set_step(17);
+    job.run(100);
+    EXPECT_EQ(job.reports(),
+              reached
+                  ? "1: all-gather 1 of dp_shard (step 17) did not end within 10 s, although every rank has reached it"
+                  : "3: rank 1 did not reach all-gather 1 of dp_shard (step 17) within 10 s");
+  }
+}
+
 TEST(StallDetector, NamesACollectiveThatAllHaveReachedAndThatDoesNotEnd) {
   Job job(2);
   job.wait(0, "all-gather"), job.wait(1, "all-gather");

@@ -108,8 +108,9 @@ class Communicator {
   /// Starts the reduce-scatters of several tensors, with one request for all of them. NCCL runs them at the same time
   /// as all-gathers, including all-gathers that were started before.
   virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors);
-  /// The ranks of the same `color` (from 0), ordered by `key`; collective. Must not outlive the Session.
-  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  /// The ranks of the same `color` (from 0), ordered by `key`; collective. Messages of the watchdog contain `name`, as
+  /// "dp_shard", unless it is empty, as that of all ranks is. Must not outlive the Session.
+  virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
 
   /// Starts a watchdog thread (fp8/watchdog/watchdog.h) for the collectives of these ranks and of their splits, which
   /// runs until the communicator is destroyed. When a collective does not end on this rank within `seconds`, the

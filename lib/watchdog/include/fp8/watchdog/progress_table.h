@@ -41,9 +41,10 @@ class WatchedWork;
 /// The collectives that this process waits for and the work that it does. Any thread may use the table.
 class ProgressTable {
  public:
-  /// Adds a group of ranks, given by their numbers in the job; returns the index of the group in this table.
-  std::size_t add_group(std::uint64_t key, std::vector<int> members);
-  /// Adds a group of the same ranks, whose collectives are counted separately; returns its index and its key.
+  /// Adds a group of ranks, given by their numbers in the job, with its name in messages, which may be empty; returns
+  /// the index of the group in this table.
+  std::size_t add_group(std::uint64_t key, std::vector<int> members, std::string name = "");
+  /// Adds a group of the same ranks and name, whose collectives are counted separately; returns its index and its key.
   std::pair<std::size_t, std::uint64_t> add_derived_group(std::size_t group);
   /// Counts a collective of a group, which this rank has reached; returns its sequence number, from 1.
   std::int64_t reach(std::size_t group);
@@ -72,6 +73,7 @@ class ProgressTable {
   struct Snapshot {
     std::optional<PendingCollective> pending;
     std::vector<int> members;  ///< ranks of the group of `pending`
+    std::string group_name;    ///< name of that group
     bool local_work = false;
     std::int64_t step = -1;  ///< number of the step, or -1 before the first
     std::optional<WorkProgress> work = {};
@@ -87,6 +89,7 @@ class ProgressTable {
   struct Group {
     std::uint64_t key;
     std::vector<int> members;
+    std::string name;
     std::int64_t reached = 0;
     std::uint64_t derived = 0;  // number of groups derived from this one
   };

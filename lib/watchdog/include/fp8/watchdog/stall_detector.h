@@ -21,13 +21,14 @@ struct Stall {
   std::vector<int>
       ranks;  ///< ranks of the job that are late; empty if all ranks have reached the collective, but it does not end
   std::string collective;   ///< its name, as "all-reduce"
+  std::string group;        ///< name of its group, or empty
   std::int64_t number = 0;  ///< its sequence number in its group, from 1
   std::int64_t step = -1;   ///< value of ProgressTable::set_step(), or -1 if there is none
   double timeout = 0;       ///< seconds
   bool responding = true;   ///< whether the processes of `ranks` answer; a stopped process does not
   std::string error;        ///< the whole message, if the stall concerns this rank only
 
-  /// One line, as "rank 1 did not reach all-reduce 1234 (step 17) within 5 s".
+  /// One line, as "rank 1 did not reach all-reduce 1234 of dp_shard (step 17) within 5 s".
   std::string message() const;
 };
 
