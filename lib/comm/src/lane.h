@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "fp8/comm/comm.h"
@@ -39,10 +40,10 @@ class Lane {
     if (table != nullptr) queue_.emplace(table, group, std::move(device));
   }
 
-  /// Calls body(stream), which puts one collective or a group on the stream. Waiting for the request makes the stream
-  /// of computation wait, not the host.
+  /// Calls body(stream), which puts one collective or a group on the stream, or, unless it is empty, the group of these
+  /// `messages`. Waiting for the request makes the stream of computation wait, not the host.
   template <class Body>
-  Request start(const char* name, Body&& body) {
+  Request start(const char* name, Body&& body, std::span<const watchdog::InFlightQueue::Ends> messages = {}) {
     std::shared_ptr<Event> ready = events_.get(), done = events_.get();
     ready->record(compute_);
     ready->make_wait(stream_);
@@ -50,7 +51,7 @@ class Lane {
     done->record(stream_);
     if (queue_)
       queue_->add(
-          name, [ready] { return ready->done(); }, [done] { return done->done(); });
+          name, messages, [ready] { return ready->done(); }, [done] { return done->done(); });
     return Request(std::make_unique<Started>(std::move(done), compute_));
   }
 

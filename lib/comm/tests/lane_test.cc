@@ -86,8 +86,9 @@ TEST_F(LaneTest, EventsAreMadeForTheCollectivesUnderWayAndUsedAgain) {
 TEST_F(LaneTest, TheWatchdogSeesTheCollectivesOfBothLanes) {
   TestLane gathers(&compute, &own, table, group, device), sums(&compute, &other, table, group, device);
   const auto pending = [&] {
-    const auto p = table->snapshot().pending;
-    return p ? p->name + std::string(" ") + std::to_string(p->number) : "none";
+    std::string texts;
+    for (const auto& p : table->snapshot().pending) texts += (texts.empty() ? "" : ", ") + p.text;
+    return texts.empty() ? "none" : texts;
   };
   gathers.start("all-gather", collective).wait();
   finish(compute), finish(own);
@@ -103,6 +104,18 @@ TEST_F(LaneTest, TheWatchdogSeesTheCollectivesOfBothLanes) {
   EXPECT_EQ(pending(), "all-gather 12");
   finish(own), finish(other);
   EXPECT_EQ(pending(), "none");
+}
+
+TEST_F(LaneTest, TheWatchdogSeesMessagesOfOneGroup) {
+  TestLane lane(&compute, &own, table, group, device);
+  const watchdog::InFlightQueue::Ends both[] = {{0, 1}, {1, 0}};
+  lane.start("all-reduce", collective).wait();
+  for (int i = 0; i < 2; ++i) lane.start("message", collective, both).wait();
+  finish(compute);
+  own.finished = 2;
+  std::string texts;
+  for (const auto& p : table->snapshot().pending) texts += p.text + "\n";
+  EXPECT_EQ(texts, "message 2 from rank 0 to rank 1\nmessage 2 from rank 1 to rank 0\n");
 }
 
 /// A stand-in for NCCL that counts open groups.

@@ -2,17 +2,25 @@
 #include "fp8/watchdog/progress_table.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <span>
 #include <utility>
 
 #include "fp8/base/digest.h"
 
 namespace fp8::watchdog {
+namespace {
+
+// Equal for the same path on all ranks, and for no other path, as far as 64 bits go.
+std::uint64_t key_of(std::initializer_list<std::uint64_t> path) {
+  return digest_of(std::as_bytes(std::span(path.begin(), path.size()))).lo;
+}
+
+}  // namespace
 
 std::size_t ProgressTable::add_group(std::uint64_t key, std::vector<int> members, std::string name) {
   const std::lock_guard lock(mutex_);
-  groups_.push_back({key, std::move(members), std::move(name)});
+  groups_.push_back({key, std::move(members), std::move(name), ""});
   return groups_.size() - 1;
 }
 
@@ -20,16 +28,40 @@ std::pair<std::size_t, std::uint64_t> ProgressTable::add_derived_group(std::size
   const std::lock_guard lock(mutex_);
   Group& parent = groups_.at(group);
   // The last element differs from that of every key that comm::Communicator::split() makes, which is a color.
-  const std::array<std::uint64_t, 3> path{parent.key, ++parent.derived, ~std::uint64_t{0}};
-  const std::uint64_t key = digest_of(std::as_bytes(std::span(path))).lo;
-  Group derived{key, parent.members, parent.name};
+  const std::uint64_t key = key_of({parent.key, ++parent.derived, ~std::uint64_t{0}});
+  Group derived{key, parent.members, parent.name, ""};
   groups_.push_back(std::move(derived));
+  return {groups_.size() - 1, key};
+}
+
+std::pair<std::size_t, std::uint64_t> ProgressTable::message_group(std::size_t group, int from, int to) {
+  const std::lock_guard lock(mutex_);
+  const Group& parent = groups_.at(group);
+  const std::uint64_t key =
+      key_of({parent.key, static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to), ~std::uint64_t{1}});
+  if (const Group* found = find(key)) return {static_cast<std::size_t>(found - groups_.data()), key};
+  const int sender = parent.members.at(static_cast<std::size_t>(from));
+  const int receiver = parent.members.at(static_cast<std::size_t>(to));
+  Group pair{key,
+             {sender, receiver},
+             parent.name,
+             " from rank " + std::to_string(sender) + " to rank " + std::to_string(receiver)};
+  groups_.push_back(std::move(pair));
   return {groups_.size() - 1, key};
 }
 
 std::int64_t ProgressTable::reach(std::size_t group) {
   const std::lock_guard lock(mutex_);
   return ++groups_.at(group).reached;
+}
+
+std::string ProgressTable::text_of(const Group& group, std::int64_t number, const char* name) {
+  return name + (" " + std::to_string(number)) + (group.name.empty() ? "" : " of " + group.name) + group.ends;
+}
+
+std::string ProgressTable::text_of(std::size_t group, std::int64_t number, const char* name) const {
+  const std::lock_guard lock(mutex_);
+  return text_of(groups_.at(group), number, name);
 }
 
 void ProgressTable::begin_wait(std::size_t group, std::int64_t number, const char* name) {
@@ -74,18 +106,17 @@ void ProgressTable::remove_source(AsyncCollectives* source) {
 
 ProgressTable::Snapshot ProgressTable::snapshot() const {
   const std::lock_guard lock(mutex_);
-  Snapshot s{pending_, {}, "", local_work_ > 0, step_};
+  Snapshot s{{}, last_wait_id_, local_work_ > 0, step_};
   if (work_ != nullptr) s.work = WorkProgress{work_->name(), work_->count()};
+  std::vector<PendingCollective> pending;
+  if (pending_) pending.push_back(*pending_);
   for (AsyncCollectives* source : sources_) {
     // Every source is read, also while the host waits, because oldest() throws the asynchronous errors.
-    const std::optional<PendingCollective> oldest = source->oldest();
-    if (!s.pending) s.pending = oldest;
+    std::vector<PendingCollective> oldest = source->oldest();
+    if (pending.empty()) pending = std::move(oldest);
   }
-  if (s.pending) {
-    if (const Group* group = find(s.pending->group)) {
-      s.members = group->members;
-      s.group_name = group->name;
-    }
+  for (const PendingCollective& p : pending) {
+    if (const Group* group = find(p.group)) s.pending.push_back({p, text_of(*group, p.number, p.name), group->members});
   }
   return s;
 }

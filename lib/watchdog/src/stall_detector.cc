@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <ranges>
+#include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -21,8 +23,7 @@ constexpr double kReporterDelay = 2;  // seconds that other ranks leave to the r
 std::string Stall::message() const {
   if (!error.empty()) return error;
   const std::string limit = format_short(timeout, 6);
-  const std::string where = collective + " " + std::to_string(number) + (group.empty() ? "" : " of " + group) +
-                            (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
+  const std::string where = collective + (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
   if (ranks.empty()) return where + " did not end within " + limit + " s, although every rank has reached it";
   std::string who = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) who += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
@@ -42,8 +43,6 @@ bool StallDetector::has_activity(const Peer& p, Activity activity) const {
   return p.reply && p.reply->activity == static_cast<std::int64_t>(activity);
 }
 
-bool StallDetector::has_reached(const Peer& p) const { return p.reply && p.reply->reached >= pending_->number; }
-
 bool StallDetector::is_silent(const Peer& p) const {
   return p.query_sent && p.unanswered_seconds >= timeout_ * kSilence;
 }
@@ -51,35 +50,48 @@ bool StallDetector::is_silent(const Peer& p) const {
 void StallDetector::answer_queries() {
   while (const auto received = channel_.receive()) {
     const auto& [sender, message] = *received;
-    const auto key = std::bit_cast<std::uint64_t>(message.group);
     if (message.is_query == 0) {
-      const auto peer = peers_.find(sender);
-      if (peer == peers_.end() || !pending_ || key != pending_->group) continue;
-      peer->second.reply = message;
-      peer->second.query_sent = false;
-      if (has_activity(peer->second, Activity::local_work)) peer->second.late_seconds = timeout_ / 2;
+      receive_reply(sender, message);
       continue;
     }
     Activity activity = Activity::computing;
     try {
       const ProgressTable::Snapshot now = table_.snapshot();
-      activity = now.pending ? Activity::waiting : now.local_work ? Activity::local_work : Activity::computing;
+      activity = !now.pending.empty() ? Activity::waiting : now.local_work ? Activity::local_work : Activity::computing;
     } catch (const Error&) {
       // poll() reports the error.
     }
-    channel_.send(sender, {0, message.group, table_.reached(key), static_cast<std::int64_t>(activity)});
+    const std::int64_t reached = table_.reached(std::bit_cast<std::uint64_t>(message.group));
+    channel_.send(sender, {0, message.group, reached, static_cast<std::int64_t>(activity),
+                           static_cast<std::int64_t>(computing_ * 1000)});
+  }
+}
+
+void StallDetector::receive_reply(int sender, const Message& reply) {
+  for (Part& part : parts_) {
+    const auto peer = part.peers.find(sender);
+    if (peer == part.peers.end() || std::bit_cast<std::uint64_t>(reply.group) != part.awaited.collective.group)
+      continue;
+    Peer& p = peer->second;
+    p.reply = reply;
+    p.query_sent = false;
+    // A reply is about as old as the time between two calls of poll().
+    if (!has_activity(p, Activity::waiting))
+      p.late_seconds = std::min(p.late_seconds, static_cast<double>(reply.computing) / 1000 + interval_);
   }
 }
 
 void StallDetector::query_peers(double elapsed) {
-  for (auto& [rank, peer] : peers_) {
-    if (peer.query_sent) {
-      peer.unanswered_seconds += elapsed;
-      continue;
+  for (Part& part : parts_) {
+    for (auto& [rank, peer] : part.peers) {
+      if (peer.query_sent) {
+        peer.unanswered_seconds += elapsed;
+        continue;
+      }
+      peer.query_sent = true;
+      peer.unanswered_seconds = 0;
+      channel_.send(rank, {1, std::bit_cast<std::int64_t>(part.awaited.collective.group), 0, 0, 0});
     }
-    peer.query_sent = true;
-    peer.unanswered_seconds = 0;
-    channel_.send(rank, {1, std::bit_cast<std::int64_t>(pending_->group), 0, 0});
   }
 }
 
@@ -87,31 +99,43 @@ void StallDetector::query_peers(double elapsed) {
 // collective, then those that wait for another collective. The list is empty if all wait for the same collective, which
 // does not end.
 std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& now) const {
-  Stall s{{}, pending_->name, now.group_name, pending_->number, now.step, timeout_, true, ""};
+  Stall s{{}, parts_.front().awaited.text, now.step, timeout_, true, ""};
   const auto select = [&](const auto& is_missing) {
-    for (const auto& [rank, peer] : peers_) {
-      if (is_missing(peer)) s.ranks.push_back(rank);
+    for (const Part& part : parts_) {
+      for (const auto& [rank, peer] : part.peers) {
+        if (is_missing(part, peer)) s.ranks.push_back(rank);
+      }
+      if (s.ranks.empty()) continue;
+      s.collective = part.awaited.text;
+      return true;
     }
-    return !s.ranks.empty();
+    return false;
   };
   s.responding = false;
-  if (select([&](const Peer& p) { return is_silent(p); })) return s;
+  if (select([&](const Part&, const Peer& p) { return is_silent(p); })) return s;
   s.responding = true;
   // A query that was sent a short time ago may still be answered.
-  if (select([&](const Peer& p) { return p.query_sent && p.unanswered_seconds > 2 * interval_; })) return std::nullopt;
-  const auto late = [&](const Peer& p) { return p.reply && !has_reached(p) && p.late_seconds >= timeout_; };
-  if (select([&](const Peer& p) { return late(p) && !has_activity(p, Activity::waiting); })) return s;
-  if (select(late)) return s;
-  const bool all = std::all_of(peers_.begin(), peers_.end(), [&](const auto& p) { return has_reached(p.second); });
+  if (select([&](const Part&, const Peer& p) { return p.query_sent && p.unanswered_seconds > 2 * interval_; }))
+    return std::nullopt;
+  const auto late = [&](double seconds, bool waits) {
+    return select([&, seconds, waits](const Part& part, const Peer& p) {
+      return p.reply && !part.has_reached(p) && p.late_seconds >= seconds &&
+             has_activity(p, Activity::waiting) == waits;
+    });
+  };
+  if (late(timeout_, false) || late(2 * timeout_, true)) return s;
+  const bool all = !select([](const Part& part, const Peer& p) { return !part.has_reached(p); });
   if (all && waited_ >= timeout_) return s;
   return std::nullopt;
 }
 
 // Whether this is the lowest rank that waits for the collective and answers.
 bool StallDetector::is_reporter() const {
-  return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    const auto& [rank, peer] = entry;
-    return rank < rank_ && has_reached(peer) && has_activity(peer, Activity::waiting) && !is_silent(peer);
+  return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return std::none_of(part.peers.begin(), part.peers.end(), [&](const auto& entry) {
+      const auto& [rank, peer] = entry;
+      return rank < rank_ && part.has_reached(peer) && has_activity(peer, Activity::waiting) && !is_silent(peer);
+    });
   });
 }
 
@@ -138,26 +162,30 @@ void StallDetector::poll(double elapsed) {
     return report_error(e.what());
   }
   const double counted = std::min(elapsed, 2 * interval_);
+  const bool waited = !now.pending.empty() || std::exchange(waits_, now.waits) != now.waits;
+  computing_ = waited ? 0 : now.local_work ? timeout_ / 2 : computing_ + counted;
   if (work_is_stuck(now, counted))
     return report_error(work_->name + ": no progress within " + format_short(timeout_, 6) + " s");
   check_collective(now, counted);
 }
 
 void StallDetector::check_collective(const ProgressTable::Snapshot& now, double elapsed) {
-  if (now.pending != pending_) {
-    pending_ = now.pending;
-    peers_.clear();
+  if (!std::ranges::equal(now.pending, parts_, {}, {}, &Part::awaited)) {
+    parts_.clear();
     waited_ = stalled_ = 0;
-    if (pending_) {
-      for (const int member : now.members) {
-        if (member != rank_) peers_.emplace(member, Peer{});
+    for (const ProgressTable::Awaited& awaited : now.pending) {
+      Part& part = parts_.emplace_back(Part{awaited, {}});
+      for (const int member : awaited.members) {
+        if (member != rank_) part.peers.emplace(member, Peer{});
       }
     }
     return;
   }
-  if (!pending_) return;
+  if (parts_.empty()) return;
   waited_ += elapsed;
-  for (auto& [rank, peer] : peers_) peer.late_seconds += elapsed;
+  for (Part& part : parts_) {
+    for (auto& [rank, peer] : part.peers) peer.late_seconds += elapsed;
+  }
   if (waited_ < timeout_ * kFirstQuery) return;
   const std::optional<Stall> stall = find_stall(now);
   if (!stall) {

@@ -29,10 +29,10 @@ struct Device {
                  aborted = true;
                },
                reply_seconds}) {}
-  void enqueue(const char* name) {
+  void enqueue(const char* name, std::vector<InFlightQueue::Ends> messages = {}) {
     const int n = ++queued;
     queue.add(
-        name, [this, n] { return begun >= n; }, [this, n] { return done >= n; });
+        name, messages, [this, n] { return begun >= n; }, [this, n] { return done >= n; });
   }
   int queued = 0, begun = 0, done = 0;
   std::string failure;
@@ -98,6 +98,39 @@ TEST(InFlightQueue, CollectivesOfHostAndDeviceAreWatchedTogether) {
   devices[1].begun = 3;
   (void)job.run(100);
   EXPECT_EQ(job.reports(), "0: rank 2 did not reach barrier 1 (step 17) within 10 s");
+}
+
+// Rank 1 exchanges messages with both others at the same time, after five collectives.
+TEST(InFlightQueue, NamesTheOtherRankOfAMessage) {
+  for (const int lost : {0, 2}) {
+    Job job(3);
+    Devices devices(job, 3);
+    devices[1].enqueue("message", {{1, 0}, {0, 1}, {1, 2}, {2, 1}});
+    devices[0].enqueue("message", {{1, 0}});
+    devices[0].enqueue("message", {{0, 1}});
+    devices[2].enqueue("message", {{1, 2}, {2, 1}});
+    for (int r = 0; r < 3; ++r) devices[r].begun = devices[r].done = 5;
+    devices[1].begun = 6;
+    for (const int r : {0, 2}) {
+      if (r != lost) devices[r].begun = devices[r].done = devices[r].queued;
+    }
+    EXPECT_LE(job.run(100), kTimeout + 1);
+    EXPECT_EQ(job.reports(), "1: rank " + std::to_string(lost) + " did not reach message 1 from rank 1 to rank " +
+                                 std::to_string(lost) + " (step 17) within 10 s");
+    devices[1].failure = "NCCL: remote process exited";
+    EXPECT_EQ(test::error_of([&] { (void)devices[1].queue.oldest(); }),
+              "NCCL: remote process exited in message 1 from rank 1 to rank 0");
+  }
+}
+
+TEST(InFlightQueue, NamesTheGroup) {
+  Job job(2);
+  for (int r = 0; r < 2; ++r) job.progress(r).add_group(kPart, {0, 1}, "dp_shard");
+  InFlightQueue queue(job.shared_progress(0), 1, {[] {}, [] {}, kLongReply});
+  queue.add(
+      "all-gather", {}, [] { return true; }, [] { return false; });
+  (void)job.run(100);
+  EXPECT_EQ(job.reports(), "0: rank 1 did not reach all-gather 1 of dp_shard within 10 s");
 }
 
 TEST(InFlightQueue, ReportsNothingWhileCollectivesEnd) {

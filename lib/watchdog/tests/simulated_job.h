@@ -32,6 +32,10 @@ class Job {
   void wait(int rank, const char* name = "all-reduce", std::size_t group = 0) {
     progress(rank).begin_wait(group, progress(rank).reach(group), name);
   }
+  /// The rank starts to exchange the next message of rank `from` to rank `to`, one of which it is, and waits for it.
+  void wait_for_message(int rank, int from, int to, std::size_t group = 0) {
+    wait(rank, "message", progress(rank).message_group(group, from, to).first);
+  }
   /// Stops the process of a rank, or continues it: a stopped rank neither works nor answers.
   void stop(int rank, bool stopped = true) { ranks_[static_cast<std::size_t>(rank)]->stopped = stopped; }
   /// Simulates `seconds`, or less if a rank reports a stall; returns the simulated seconds.

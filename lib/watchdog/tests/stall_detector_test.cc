@@ -134,7 +134,7 @@ TEST(StallDetector, NamesRanksInDifferentCollectives) {
   for (int r = 0; r < 3; ++r) EXPECT_EQ(job.progress(r).add_group(kPart, {0, 1}), 1u);
   job.wait(0, "all-reduce"), job.wait(2, "all-reduce");
   job.wait(1, "all-gather", 1);
-  job.run(100);
+  EXPECT_GE(job.run(100), 2 * kTimeout) << "each could wait for a rank that another one names";
   EXPECT_EQ(job.reports(),
             "0: rank 1 did not reach all-reduce 1 within 10 s\n1: rank 0 did not reach all-gather 1 within 10 s");
 }
@@ -162,6 +162,79 @@ TEST(StallDetector, NamesTheGroup) {
                   ? "1: all-gather 1 of dp_shard (step 17) did not end within 10 s, although every rank has reached it"
                   : "3: rank 1 did not reach all-gather 1 of dp_shard (step 17) within 10 s");
   }
+}
+
+TEST(StallDetector, NamesTheOtherRankOfAMessage) {
+  for (const int waits : {1, 3}) {
+    Job job(4);
+    for (int r = 0; r < 4; ++r) {
+      job.progress(r).add_group(kPart, {0, 1, 3}, "pp");
+      for (int i = 0; i < r; ++i) (void)job.progress(r).reach(1);  // collectives that others have not reached
+    }
+    for (const int r : {1, 3}) (void)job.progress(r).reach(job.progress(r).message_group(1, 1, 2).first);
+    for (const int r : {0, 1}) (void)job.progress(r).reach(job.progress(r).message_group(1, 1, 0).first);
+    job.progress(waits).set_step(17);
+    job.wait_for_message(waits, 1, 2, 1);
+    EXPECT_LE(job.run(100), kTimeout + 1);
+    EXPECT_EQ(job.reports(), std::to_string(waits) + ": rank " + std::to_string(4 - waits) +
+                                 " did not reach message 2 of pp from rank 1 to rank 3 (step 17) within 10 s");
+  }
+}
+
+TEST(StallDetector, MessagesInBothDirectionsAreCountedSeparately) {
+  Job job(2);
+  (void)job.progress(1).reach(job.progress(1).message_group(0, 0, 1).first);
+  job.wait_for_message(0, 1, 0);
+  job.run(100);
+  EXPECT_EQ(job.reports(), "0: rank 1 did not reach message 1 from rank 1 to rank 0 within 10 s");
+}
+
+TEST(StallDetector, NamesAMessageThatBothHaveReachedAndThatDoesNotEnd) {
+  Job job(3);
+  job.wait_for_message(2, 1, 2), job.wait_for_message(1, 1, 2);
+  EXPECT_GE(job.run(100), kTimeout);
+  EXPECT_EQ(job.reports(),
+            "1: message 1 from rank 1 to rank 2 did not end within 10 s, although every rank has reached it");
+}
+
+// Rank 3 of a pipeline is missing; the ranks before it wait for each other, those behind it do not wait.
+TEST(StallDetector, NamesNoRankThatWaitsForTheMissingOne) {
+  for (const bool stopped : {false, true}) {
+    Job job(5);
+    job.wait_for_message(0, 1, 0);
+    job.run(3);
+    job.wait_for_message(1, 2, 1);
+    job.run(3);
+    job.wait_for_message(2, 3, 2);
+    if (stopped) job.stop(3);
+    EXPECT_LE(job.run(100), kTimeout + 1);
+    EXPECT_EQ(job.reports(), std::string("2: rank 3 did not ") + (stopped ? "answer in" : "reach") +
+                                 " message 1 from rank 3 to rank 2 within 10 s");
+  }
+}
+
+TEST(StallDetector, ARankHasTheTimeoutToComputeAfterItWaited) {
+  Job job(3);
+  job.wait_for_message(0, 1, 0);
+  job.wait_for_message(1, 2, 1);
+  job.run(kTimeout - 1);
+  job.progress(1).end_wait();
+  job.run(kTimeout - 2);
+  EXPECT_EQ(job.reports(), "");
+  EXPECT_LE(job.run(100), 3);
+  EXPECT_EQ(job.reports(), "0: rank 1 did not reach message 1 from rank 1 to rank 0 within 10 s");
+}
+
+// The waits are shorter than the time between two calls of poll().
+TEST(StallDetector, ARankThatWaitsNowAndThenIsNotLate) {
+  Job job(3);
+  job.wait_for_message(0, 1, 0);
+  for (int i = 0; i < 10; ++i) {
+    job.run(kTimeout / 2);
+    job.wait_for_message(1, 2, 1);
+    job.progress(1).end_wait();
+  }
+  EXPECT_EQ(job.reports(), "");
 }
 
 TEST(StallDetector, NamesACollectiveThatAllHaveReachedAndThatDoesNotEnd) {

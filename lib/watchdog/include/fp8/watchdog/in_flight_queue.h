@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fp8/watchdog/progress_table.h"
 #include "fp8/watchdog/timed_call.h"
@@ -32,22 +35,30 @@ class InFlightQueue final : public AsyncCollectives {
   InFlightQueue(const InFlightQueue&) = delete;
   InFlightQueue& operator=(const InFlightQueue&) = delete;
 
-  /// Adds a collective that was queued on the device; `begun` and `done` return whether the device has begun it and
-  /// finished it. Throws what these throw.
-  void add(const char* name, std::function<bool()> begun, std::function<bool()> done);
+  /// The ranks of the group that send and receive a message.
+  struct Ends {
+    int from = 0;
+    int to = 0;
+  };
+  /// Adds a collective of the group that was queued on the device, or, unless it is empty, `messages` of this rank,
+  /// which the device exchanges at the same time. `begun` and `done` return whether the device has begun them and
+  /// finished them. Throws what these throw.
+  void add(const char* name, std::span<const Ends> messages, std::function<bool()> begun, std::function<bool()> done);
 
   /// If the device does not answer, the oldest collective that had not ended at its last answer.
-  std::optional<PendingCollective> oldest() override;
+  std::vector<PendingCollective> oldest() override;
   std::optional<std::int64_t> reached(std::uint64_t group) override;
   void abort() noexcept override;
 
  private:
   struct Item {
-    const char* name;
-    std::int64_t number;
+    std::int64_t place;                    // in the queue, from 1
+    std::vector<PendingCollective> parts;  // a collective, or messages
+    std::string text;                      // of the first part, see ProgressTable::text_of()
     std::function<bool()> begun, done;
   };
   void query_device();
+  void set_begun(const Item& item);
   const Item* first_not_done() const;
 
   std::shared_ptr<ProgressTable> table_;
@@ -56,11 +67,12 @@ class InFlightQueue final : public AsyncCollectives {
   Device device_;
   std::mutex mutex_;  // guards the members below except query_; not held while the device is queried
   std::deque<std::shared_ptr<const Item>> items_;
-  std::int64_t queued_ = 0;                   // collectives
-  std::int64_t begun_ = 0, done_ = 0;         // collectives, at the last answer of the device
-  std::optional<PendingCollective> pending_;  // pending collective at the last answer
-  std::string error_;                         // error at the last answer
-  TimedCall query_;                           // the last member, because its thread uses the others
+  std::int64_t queued_ = 0;                      // items
+  std::int64_t done_ = 0;                        // items, at the last answer of the device
+  std::map<std::uint64_t, std::int64_t> begun_;  // collectives of each group, at the last answer
+  std::vector<PendingCollective> pending_;       // pending collectives at the last answer
+  std::string error_;                            // error at the last answer
+  TimedCall query_;                              // the last member, because its thread uses the others
 };
 
 }  // namespace fp8::watchdog

@@ -12,7 +12,8 @@
 
 namespace fp8::watchdog {
 
-/// A collective that this rank has reached and that has not ended.
+/// A collective that this rank has reached and that has not ended. A message between two ranks is a collective of the
+/// group of these two; see ProgressTable::message_group().
 struct PendingCollective {
   std::uint64_t group = 0;    ///< key of the group of ranks, equal on all its ranks
   std::int64_t number = 0;    ///< sequence number in the group, from 1
@@ -26,9 +27,9 @@ struct PendingCollective {
 class AsyncCollectives {
  public:
   virtual ~AsyncCollectives() = default;
-  /// The oldest collective that has begun on the device and has not ended. Throws Error for an asynchronous error
-  /// (ncclCommGetAsyncError).
-  virtual std::optional<PendingCollective> oldest() = 0;
+  /// The oldest collective that has begun on the device and has not ended; empty if there is none. Messages that the
+  /// device exchanges at the same time are several. Throws Error for an asynchronous error (ncclCommGetAsyncError).
+  virtual std::vector<PendingCollective> oldest() = 0;
   /// The number of collectives of a group that have begun on the device of this rank; none for a group of another
   /// source.
   virtual std::optional<std::int64_t> reached(std::uint64_t group) = 0;
@@ -46,8 +47,15 @@ class ProgressTable {
   std::size_t add_group(std::uint64_t key, std::vector<int> members, std::string name = "");
   /// Adds a group of the same ranks and name, whose collectives are counted separately; returns its index and its key.
   std::pair<std::size_t, std::uint64_t> add_derived_group(std::size_t group);
+  /// The group of two ranks for the messages that rank `from` of a group sends to rank `to`, its index and its key;
+  /// added by the first call. Both ranks reach each of these messages, the sender when it starts to send and the
+  /// receiver when it starts to receive, in the same order. So no other rank is missing from a message, and messages in
+  /// the other direction and collectives of the group are counted separately.
+  std::pair<std::size_t, std::uint64_t> message_group(std::size_t group, int from, int to);
   /// Counts a collective of a group, which this rank has reached; returns its sequence number, from 1.
   std::int64_t reach(std::size_t group);
+  /// A collective in messages, as "all-gather 5 of dp_shard" or "message 5 of pp from rank 2 to rank 3".
+  std::string text_of(std::size_t group, std::int64_t number, const char* name) const;
   /// This rank begins to wait for a collective that it has reached; see ScopedWait.
   void begin_wait(std::size_t group, std::int64_t number, const char* name);
   void end_wait();
@@ -69,11 +77,17 @@ class ProgressTable {
     std::uint64_t count = 0;  ///< pieces done
     bool operator==(const WorkProgress&) const = default;
   };
+  /// A pending collective, and what its group adds.
+  struct Awaited {
+    PendingCollective collective;
+    std::string text;          ///< see text_of()
+    std::vector<int> members;  ///< ranks of its group
+    bool operator==(const Awaited&) const = default;
+  };
   /// The state of the table at one time.
   struct Snapshot {
-    std::optional<PendingCollective> pending;
-    std::vector<int> members;  ///< ranks of the group of `pending`
-    std::string group_name;    ///< name of that group
+    std::vector<Awaited> pending;  ///< one collective, or messages that a device exchanges at the same time
+    std::uint64_t waits = 0;       ///< number of waits of the host that have begun
     bool local_work = false;
     std::int64_t step = -1;  ///< number of the step, or -1 before the first
     std::optional<WorkProgress> work = {};
@@ -90,10 +104,12 @@ class ProgressTable {
     std::uint64_t key;
     std::vector<int> members;
     std::string name;
+    std::string ends;  // " from rank 2 to rank 3" for the messages between two ranks, else empty
     std::int64_t reached = 0;
     std::uint64_t derived = 0;  // number of groups derived from this one
   };
   const Group* find(std::uint64_t key) const;
+  static std::string text_of(const Group& group, std::int64_t number, const char* name);
 
   mutable std::mutex mutex_;
   std::vector<Group> groups_;

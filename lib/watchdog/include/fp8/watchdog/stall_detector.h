@@ -2,6 +2,11 @@
 /// ranks, and reports those that have not reached the collective or do not answer. It also reports WatchedWork of this
 /// rank that makes no progress. It has no thread, clock or MPI: messages go through a Channel, and the caller passes
 /// the elapsed time.
+///
+/// A rank that computes is late if it has not reached the collective for the timeout, and has waited for no collective
+/// in this time. A rank that waits for another collective may itself wait for a rank that is late, which a member of
+/// that collective reports; therefore it is late only after twice the timeout, when ranks wait for each other. A
+/// message is a collective of its sender and its receiver alone (ProgressTable::message_group()).
 #pragma once
 
 #include <cstdint>
@@ -20,13 +25,11 @@ namespace fp8::watchdog {
 struct Stall {
   std::vector<int>
       ranks;  ///< ranks of the job that are late; empty if all ranks have reached the collective, but it does not end
-  std::string collective;   ///< its name, as "all-reduce"
-  std::string group;        ///< name of its group, or empty
-  std::int64_t number = 0;  ///< its sequence number in its group, from 1
-  std::int64_t step = -1;   ///< value of ProgressTable::set_step(), or -1 if there is none
-  double timeout = 0;       ///< seconds
-  bool responding = true;   ///< whether the processes of `ranks` answer; a stopped process does not
-  std::string error;        ///< the whole message, if the stall concerns this rank only
+  std::string collective;  ///< see ProgressTable::text_of()
+  std::int64_t step = -1;  ///< value of ProgressTable::set_step(), or -1 if there is none
+  double timeout = 0;      ///< seconds
+  bool responding = true;  ///< whether the processes of `ranks` answer; a stopped process does not
+  std::string error;       ///< the whole message, if the stall concerns this rank only
 
   /// One line, as "rank 1 did not reach all-reduce 1234 of dp_shard (step 17) within 5 s".
   std::string message() const;
@@ -37,10 +40,12 @@ enum class Activity : std::uint8_t { computing, local_work, waiting };
 
 /// A message between two detectors, sent as its bytes.
 struct Message {
-  std::int64_t is_query = 0;  ///< 1: a query; 0: a reply
-  std::int64_t group = 0;     ///< bits of the group's key
-  std::int64_t reached = 0;   ///< reply: collectives of the group that the sender has reached
-  std::int64_t activity = 0;  ///< reply: an Activity
+  std::int64_t is_query = 0;   ///< 1: a query; 0: a reply
+  std::int64_t group = 0;      ///< bits of the group's key
+  std::int64_t reached = 0;    ///< reply: collectives of the group that the sender has reached
+  std::int64_t activity = 0;   ///< reply: an Activity
+  std::int64_t computing = 0;  ///< reply: milliseconds for which the sender has computed since it last waited; half of
+                               ///< the timeout in LocalWork, from which it goes on after the work
 };
 
 /// Carries messages between the ranks of a job, independently of their collectives. Used by one thread.
@@ -73,11 +78,17 @@ class StallDetector {
     std::optional<Message> reply;   // the last one about the pending collective
     bool query_sent = false;        // and not answered yet
     double unanswered_seconds = 0;  // since the query was sent
-    double late_seconds = 0;        // time for which this rank has waited for the peer, outside the peer's LocalWork
+    double late_seconds = 0;        // time for which this rank has waited for the peer, but see Message::computing
   };
-  bool has_reached(const Peer& p) const;
+  // A collective that this rank waits for; there are several if a device exchanges messages at the same time.
+  struct Part {
+    ProgressTable::Awaited awaited;
+    std::map<int, Peer> peers;  // the other ranks of its group
+    bool has_reached(const Peer& p) const { return p.reply && p.reply->reached >= awaited.collective.number; }
+  };
   bool has_activity(const Peer& p, Activity activity) const;
   bool is_silent(const Peer& p) const;
+  void receive_reply(int sender, const Message& reply);
   void query_peers(double elapsed);
   bool work_is_stuck(const ProgressTable::Snapshot& now, double elapsed);
   void check_collective(const ProgressTable::Snapshot& now, double elapsed);
@@ -90,10 +101,11 @@ class StallDetector {
   int rank_;
   double timeout_, interval_;
   std::function<void(const Stall&)> on_stall_;
-  std::optional<PendingCollective> pending_;
-  std::map<int, Peer> peers_;  // the other ranks of the group of pending_
-  double waited_ = 0;          // seconds for pending_
-  double stalled_ = 0;         // seconds since find_stall() found a stall
+  std::vector<Part> parts_;
+  double waited_ = 0;        // seconds for parts_
+  double stalled_ = 0;       // seconds since find_stall() found a stall
+  double computing_ = 0;     // seconds, see Message::computing
+  std::uint64_t waits_ = 0;  // ProgressTable::Snapshot::waits when computing_ was 0
   std::optional<ProgressTable::WorkProgress> work_;
   double work_idle_ = 0;  // seconds in which work_ did not change
 };
