@@ -1,4 +1,4 @@
-/// Checks of the sizes that collectives with uneven blocks are given. Private to comm.
+/// Checks of the sizes and ranks that collectives with uneven blocks and messages are given. Private to comm.
 #pragma once
 
 #include <cstdint>
@@ -11,5 +11,19 @@ namespace fp8::comm {
 /// Where each rank's block begins, and last the end of all: one more than ranks. Throws Error naming `what` unless
 /// there is one non-negative size for each of `ranks`.
 std::vector<std::int64_t> offsets_of(std::span<const std::int64_t> sizes, int ranks, const std::string& what);
+
+/// The blocks of an all-to-all, as offsets_of().
+struct ExchangedBlocks {
+  std::vector<std::int64_t> sent, received;
+};
+
+/// The blocks that `rank` sends and receives, see Communicator::start_all_to_all(). Throws Error unless there are sizes
+/// for each of `ranks`, and that of the own block is the same in both.
+ExchangedBlocks exchanged_blocks(std::span<const std::int64_t> bytes_to, std::span<const std::int64_t> bytes_from,
+                                 int rank, int ranks);
+
+/// Throws Error naming `what` unless `rank` may exchange a message of this size with `peer`, which is another one of
+/// `ranks`.
+void check_message(std::int64_t bytes, int rank, int peer, int ranks, const std::string& what);
 
 }  // namespace fp8::comm

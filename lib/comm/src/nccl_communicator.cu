@@ -1,8 +1,8 @@
-// Collectives on device memory. All-gathers and all-reduces have one communicator of NCCL, reduce-scatters a second
-// one, because NCCL runs the collectives of a communicator one after the other, also those of several streams: the
-// gather of the next layer would wait for the gradients of the last one. Each communicator has a stream, behind what
-// the context's stream was given when a collective starts; waiting makes the context's stream wait. Blocks may be
-// uneven, which NCCL's gather and scatter do not know: then each block is a broadcast or a reduction of its own.
+// Collectives on device memory. All but reduce-scatters have one communicator of NCCL, reduce-scatters a second one,
+// because NCCL runs the collectives of a communicator one after the other, also those of several streams: the gather of
+// the next layer would wait for the gradients of the last one. Each communicator has a stream, behind what the
+// context's stream was given when a collective starts; waiting makes the context's stream wait. Blocks may be uneven,
+// which NCCL's gather and scatter do not know: then each block is a broadcast or a reduction of its own.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -72,10 +72,11 @@ class Connection {
     (void)nccl_.CommDestroy(comm_);
   }
   ncclComm_t comm() const { return comm_; }
-  // Starts what body(stream) puts on the stream, as one group.
+  // Starts what body(stream) puts on the stream, as one group: a collective, or these messages.
   template <class Body>
-  Request start(const char* name, Body&& body) {
-    return lane_->start(name, [&](cudaStream_t stream) { in_group(nccl_, name, [&] { body(stream); }); });
+  Request start(const char* name, Body&& body, std::span<const watchdog::InFlightQueue::Ends> messages = {}) {
+    return lane_->start(
+        name, [&](cudaStream_t stream) { in_group(nccl_, name, [&] { body(stream); }); }, messages);
   }
 
  private:
@@ -115,16 +116,17 @@ class NcclCommunicator final : public OfDevice {
     owned_ = std::move(host);
   }
 
-  void all_reduce(std::span<float> values, Reduce op) override {
-    if (values.empty()) return;
+  void all_reduce(std::span<float> values, Reduce op) override { start_all_reduce(values, op).wait(); }
+  using OfDevice::all_reduce;
+  void sum_here(std::span<double> values) override {
+    if (!values.empty()) start_reduction(values.data(), values.size(), ncclFloat64, ncclSum).wait();
+  }
+  Request start_all_reduce(std::span<float> values, Reduce op) override {
+    if (values.empty()) return {};
     const bool amax = op == Reduce::amax;
     if (amax) device::clear_signs(device::CudaLauncher(ctx_), values.data(), std::ssize(values));
     // Magnitudes order as their bits do, and NaN lies above infinity.
-    reduce(values.data(), values.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op));
-  }
-  using OfDevice::all_reduce;
-  void sum_here(std::span<double> values) override {
-    if (!values.empty()) reduce(values.data(), values.size(), ncclFloat64, ncclSum);
+    return start_reduction(values.data(), values.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op));
   }
 
   Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
@@ -154,6 +156,47 @@ class NcclCommunicator final : public OfDevice {
     });
   }
 
+  // NCCL also copies the own block, as a message of this rank to itself. Without blocks of this rank the group is
+  // empty, and the watchdog counts it as on the other ranks.
+  Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
+                           std::span<const std::int64_t> bytes_from) override {
+    const ExchangedBlocks blocks = exchanged_blocks(bytes_to, bytes_from, rank(), size());
+    return gathers_->start("all-to-all", [&](cudaStream_t stream) {
+      for (int r = 0; r < size(); ++r) {
+        const auto i = static_cast<std::size_t>(r);
+        send(from + blocks.sent[i], bytes_to[i], r, stream, "all-to-all");
+        receive(to + blocks.received[i], bytes_from[i], r, stream, "all-to-all");
+      }
+    });
+  }
+  Request start_send(const std::byte* from, std::int64_t bytes, int to) override {
+    const SentMessage message{from, bytes, to};
+    return start_messages({&message, 1}, {});
+  }
+  Request start_receive(std::byte* to, std::int64_t bytes, int from) override {
+    const ReceivedMessage message{to, bytes, from};
+    return start_messages({}, {&message, 1});
+  }
+  Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) override {
+    std::vector<watchdog::InFlightQueue::Ends> ends;  // of those that are not empty
+    for (const SentMessage& m : sent) {
+      check_message(m.bytes, rank(), m.to, size(), "send");
+      if (m.bytes > 0) ends.push_back({rank(), m.to});
+    }
+    for (const ReceivedMessage& m : received) {
+      check_message(m.bytes, rank(), m.from, size(), "receive");
+      if (m.bytes > 0) ends.push_back({m.from, rank()});
+    }
+    if (ends.empty()) return {};
+    return gathers_->start(
+        "message",
+        [&](cudaStream_t stream) {
+          for (const SentMessage& m : sent) send(m.from, m.bytes, m.to, stream, "message");
+          for (const ReceivedMessage& m : received) receive(m.to, m.bytes, m.from, stream, "message");
+        },
+        ends);
+  }
+
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     return std::make_unique<NcclCommunicator>(host_.split(color, key, name), ctx_);
   }
@@ -179,13 +222,18 @@ class NcclCommunicator final : public OfDevice {
   }
   Connection& sums() { return sums_ ? *sums_ : *gathers_; }
 
-  void reduce(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
-    gathers_
-        ->start("all-reduce",
-                [&](cudaStream_t stream) {
-                  nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
-                })
-        .wait();
+  Request start_reduction(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
+    return gathers_->start("all-reduce", [&](cudaStream_t stream) {
+      nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
+    });
+  }
+  void send(const std::byte* from, std::int64_t bytes, int to, cudaStream_t stream, const char* what) {
+    if (bytes > 0)
+      nccl_.check(nccl_.Send(from, static_cast<std::size_t>(bytes), ncclUint8, to, gathers_->comm(), stream), what);
+  }
+  void receive(std::byte* to, std::int64_t bytes, int from, cudaStream_t stream, const char* what) {
+    if (bytes > 0)
+      nccl_.check(nccl_.Recv(to, static_cast<std::size_t>(bytes), ncclUint8, from, gathers_->comm(), stream), what);
   }
   void gather(const GatheredTensor& t, const std::vector<std::int64_t>& offsets, cudaStream_t stream) {
     const ncclComm_t comm = gathers_->comm();

@@ -26,6 +26,8 @@ const Nccl& Nccl::get() {
     FP8_NCCL(ReduceScatter);
     FP8_NCCL(Broadcast);
     FP8_NCCL(Reduce);
+    FP8_NCCL(Send);
+    FP8_NCCL(Recv);
 #undef FP8_NCCL
     return n;
   }();

@@ -25,6 +25,8 @@ struct Nccl {
   decltype(&ncclReduceScatter) ReduceScatter;
   decltype(&ncclBroadcast) Broadcast;
   decltype(&ncclReduce) Reduce;
+  decltype(&ncclSend) Send;
+  decltype(&ncclRecv) Recv;
 
   /// Loads them on the first call; throws Error that names what to install.
   static const Nccl& get();

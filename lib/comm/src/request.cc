@@ -6,7 +6,8 @@
 namespace fp8::comm {
 namespace {
 
-// Collectives that were started one after the other. When one fails, the destructor waits for those behind it.
+// Collectives or messages that were started one after the other. When one fails, the destructor waits for those behind
+// it.
 class Several final : public Request::Operation {
  public:
   explicit Several(std::vector<Request> parts) : parts_(std::move(parts)) {}
@@ -39,6 +40,13 @@ Request Communicator::start_all_gathers(std::span<const GatheredTensor> tensors)
 Request Communicator::start_reduce_scatters(std::span<const ScatteredTensor> tensors) {
   return start_each(tensors,
                     [this](const ScatteredTensor& t) { return start_reduce_scatter(t.full, t.mine, t.count_of); });
+}
+
+Request Communicator::start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) {
+  std::vector<Request> parts;
+  for (const ReceivedMessage& m : received) parts.push_back(start_receive(m.to, m.bytes, m.from));
+  for (const SentMessage& m : sent) parts.push_back(start_send(m.from, m.bytes, m.to));
+  return Request(std::make_unique<Several>(std::move(parts)));
 }
 
 Request& Request::operator=(Request&& other) noexcept {

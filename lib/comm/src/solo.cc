@@ -1,10 +1,10 @@
 // A group of one rank: every collective is the identity or a copy. Its watchdog only detects work without progress.
-#include <bit>
 #include <cstring>
 
 #include "blocks.h"
 #include "fp8/comm/comm.h"
 #include "fp8/watchdog/watchdog.h"
+#include "magnitude.h"
 
 namespace fp8::comm {
 namespace {
@@ -22,8 +22,7 @@ class Solo final : public Communicator {
   int size() const override { return 1; }
   void barrier() override {}
   void all_reduce(std::span<float> values, Reduce op) override {
-    if (op != Reduce::amax) return;
-    for (float& v : values) v = std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu);
+    if (op == Reduce::amax) clear_signs(values);
   }
   void all_reduce(std::span<double>, Reduce op) override { refuse_amax(op); }
   void all_reduce(std::span<std::int64_t>, Reduce op) override { refuse_amax(op); }
@@ -37,6 +36,24 @@ class Solo final : public Communicator {
   }
   Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
     copy(full, mine, offsets_of(count_of, 1, "reduce-scatter").back() * static_cast<std::int64_t>(sizeof(float)));
+    return {};
+  }
+  Request start_all_reduce(std::span<float> values, Reduce op) override {
+    all_reduce(values, op);
+    return {};
+  }
+  Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
+                           std::span<const std::int64_t> bytes_from) override {
+    copy(from, to, exchanged_blocks(bytes_to, bytes_from, 0, 1).sent.back());
+    return {};
+  }
+  // There is no other rank, so both are refused.
+  Request start_send(const std::byte*, std::int64_t bytes, int to) override {
+    check_message(bytes, 0, to, 1, "send");
+    return {};
+  }
+  Request start_receive(std::byte*, std::int64_t bytes, int from) override {
+    check_message(bytes, 0, from, 1, "receive");
     return {};
   }
   std::unique_ptr<Communicator> split(int, int, const std::string&) override { return solo(); }

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -223,6 +225,221 @@ inline void check_several_tensors(Communicator& group, const Context& ctx) {
   EXPECT_TRUE(group.start_reduce_scatters(std::vector<ScatteredTensor>{{nullptr, nullptr, none}}).test());
 }
 
+/// Started all-reduces of n floats: on the host sums have the bits of a sum in the order of ranks; elsewhere the same
+/// bits on all ranks, and again.
+inline void check_started_sum(Communicator& group, const Context& ctx, std::size_t n) {
+  const auto text_of = [](const std::vector<float>& v) {
+    return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float));
+  };
+  std::vector<float> terms(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const int exponent = static_cast<int>((5 * i + 7 * static_cast<std::size_t>(group.rank())) % 25);
+    terms[i] = std::ldexp(std::sin(static_cast<float>(i) + 0.37f * static_cast<float>(group.rank())), exponent);
+  }
+  std::vector<float> sums(n);
+  for (const std::string& text : group.all_gather(text_of(terms))) {
+    std::vector<float> other(n);
+    if (n > 0) std::memcpy(other.data(), text.data(), text.size());
+    for (std::size_t i = 0; i < n; ++i) sums[i] += other[i];
+  }
+  std::vector<std::string> results;
+  for (int again = 0; again < 2; ++again) {
+    const There<float> there(ctx, terms);
+    Request request = group.start_all_reduce(there.span(), Reduce::sum);
+    while (again == 1 && !request.test()) {
+    }
+    request.wait();
+    results.push_back(text_of(there.read()));
+  }
+  if (ctx.device == device::DeviceType::host) {
+    EXPECT_TRUE(results[0] == text_of(sums)) << n;
+  }
+  EXPECT_TRUE(results[0] == results[1]) << n;
+  for (const std::string& other : group.all_gather(results[0])) EXPECT_TRUE(other == results[0]) << n;
+}
+
+/// The elementwise extremes of n floats. A NaN of one rank in each place is the amax.
+inline void check_started_extremes(Communicator& group, const Context& ctx, std::size_t n) {
+  const auto term = [](int rank, std::size_t i) {
+    return static_cast<float>((7 * i + 3 * static_cast<std::size_t>(rank)) % 11) - 5;
+  };
+  std::vector<float> mine(n), largest(n), smallest(n), magnitudes(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    mine[i] = largest[i] = smallest[i] = term(group.rank(), i);
+    for (int r = 0; r < group.size(); ++r) {
+      largest[i] = std::max(largest[i], term(r, i));
+      smallest[i] = std::min(smallest[i], term(r, i));
+      magnitudes[i] = std::max(magnitudes[i], std::abs(term(r, i)));
+    }
+  }
+  const There<float> maxima(ctx, mine), minima(ctx, mine), amaxes(ctx, mine);
+  Request first = group.start_all_reduce(maxima.span(), Reduce::max);
+  Request second = group.start_all_reduce(minima.span(), Reduce::min);
+  group.start_all_reduce(amaxes.span(), Reduce::amax).wait();
+  second.wait();
+  first.wait();
+  EXPECT_EQ(maxima.read(), largest) << n;
+  EXPECT_EQ(minima.read(), smallest) << n;
+  EXPECT_EQ(amaxes.read(), magnitudes) << n;
+  std::vector<float> odd(n, -std::numeric_limits<float>::infinity());
+  for (std::size_t i = 0; i < n; ++i) {
+    if (static_cast<int>(i % static_cast<std::size_t>(group.size())) == group.rank())
+      odd[i] = -std::numeric_limits<float>::quiet_NaN();
+  }
+  const There<float> nans(ctx, odd);
+  group.start_all_reduce(nans.span(), Reduce::amax).wait();
+  for (const float v : nans.read()) EXPECT_TRUE(std::isnan(v) && !std::signbit(v)) << n;
+}
+
+/// The bytes of a block or a message from one rank to another.
+inline std::vector<std::byte> bytes_of_message(int from, int to, std::int64_t size, int number = 0) {
+  std::vector<std::byte> bytes;
+  for (std::int64_t i = 0; i < size; ++i) bytes.push_back(std::byte((31 * from + 17 * to + 101 * number + i) & 0xFF));
+  return bytes;
+}
+
+/// The blocks of an all-to-all where size_of(s, r) bytes go from rank s to rank r.
+template <class Size>
+struct Exchange {
+  Exchange(const Communicator& group, const Context& ctx, Size size_of) {
+    std::vector<std::byte> sent;
+    for (int r = 0; r < group.size(); ++r) {
+      bytes_to.push_back(size_of(group.rank(), r));
+      bytes_from.push_back(size_of(r, group.rank()));
+      const std::vector<std::byte> mine = bytes_of_message(group.rank(), r, bytes_to.back());
+      const std::vector<std::byte> others = bytes_of_message(r, group.rank(), bytes_from.back());
+      sent.insert(sent.end(), mine.begin(), mine.end());
+      expected.insert(expected.end(), others.begin(), others.end());
+    }
+    from.emplace(ctx, sent);
+    to.emplace(ctx, std::vector<std::byte>(expected.size(), std::byte{0xEE}));
+  }
+  Request start(Communicator& group) const {
+    return group.start_all_to_all(from->data(), bytes_to, to->data(), bytes_from);
+  }
+  std::vector<std::int64_t> bytes_to, bytes_from;
+  std::vector<std::byte> expected;
+  std::optional<There<std::byte>> from, to;
+};
+
+/// All-to-alls whose blocks differ in both directions; some are empty, and a rank sends and receives nothing.
+inline void check_all_to_all(Communicator& group, const Context& ctx) {
+  const int last = group.size() - 1;
+  const Exchange uneven(group, ctx, [](int s, int r) { return (s + 2 * r) % 3 == 1 ? 0 : 3 + 50 * s + 11 * r; });
+  const Exchange without_last(group, ctx,
+                              [&](int s, int r) { return last > 0 && (s == last || r == last) ? 0 : 64 + s - r; });
+  const Exchange to_zero(group, ctx, [](int s, int r) { return r == 0 ? 1 + s : 0; });
+  const Exchange nothing(group, ctx, [](int, int) { return 0; });
+  Request first = uneven.start(group), second = without_last.start(group);
+  nothing.start(group).wait();
+  Request third = to_zero.start(group);
+  while (!third.test()) {
+  }
+  second.wait();
+  first.wait();
+  EXPECT_EQ(uneven.to->read(), uneven.expected);
+  EXPECT_EQ(without_last.to->read(), without_last.expected);
+  EXPECT_EQ(to_zero.to->read(), to_zero.expected);
+}
+
+/// Messages to the next rank and from the one before; two between the same ranks arrive in order; some are empty.
+inline void check_messages(Communicator& group, const Context& ctx) {
+  const int size = group.size(), rank = group.rank();
+  EXPECT_TRUE(group.start_messages({}, {}).test());
+  if (size == 1) return;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  const auto length = [](int from, int number) { return std::int64_t{70} * number + 3 * from; };
+  std::vector<There<std::byte>> out, in;
+  std::vector<SentMessage> sent;
+  std::vector<ReceivedMessage> received;
+  for (int n = 0; n < 3; ++n) {
+    out.emplace_back(ctx, bytes_of_message(rank, next, length(rank, n), n));
+    in.emplace_back(ctx, std::vector<std::byte>(static_cast<std::size_t>(length(before, n)), std::byte{0xEE}));
+    sent.push_back({out.back().data(), length(rank, n), next});
+    received.push_back({in.back().data(), length(before, n), before});
+  }
+  Request request = group.start_messages(sent, received);
+  while (!request.test()) {
+  }
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_EQ(in[static_cast<std::size_t>(n)].read(), bytes_of_message(before, rank, length(before, n), n));
+  }
+}
+
+/// Ranks 0 and 1, 2 and 3, and so on exchange messages of the same size in both directions, by a call for each; the
+/// requests are waited for in another order.
+inline void check_pairs(Communicator& group, const Context& ctx, std::int64_t bytes) {
+  const int rank = group.rank(), peer = rank ^ 1;
+  if (peer >= group.size()) return;
+  const auto count = static_cast<std::size_t>(bytes);
+  const There<std::byte> first(ctx, bytes_of_message(rank, peer, bytes, 1)),
+      second(ctx, bytes_of_message(rank, peer, bytes, 2)), third(ctx, std::vector<std::byte>(count)),
+      fourth(ctx, std::vector<std::byte>(count));
+  std::vector<Request> requests;
+  const auto send = [&] {
+    for (const auto* m : {&first, &second}) requests.push_back(group.start_send(m->data(), bytes, peer));
+  };
+  const auto receive = [&] {
+    for (const auto* m : {&third, &fourth}) requests.push_back(group.start_receive(m->data(), bytes, peer));
+  };
+  if (rank < peer) send();  // a GPU runs them in the order of the calls
+  receive();
+  if (rank > peer) send();
+  while (!requests.empty()) {
+    requests.back().wait();
+    requests.pop_back();
+  }
+  EXPECT_EQ(third.read(), bytes_of_message(peer, rank, bytes, 1));
+  EXPECT_EQ(fourth.read(), bytes_of_message(peer, rank, bytes, 2));
+}
+
+/// Collectives and messages of every kind under way at the same time.
+inline void check_all_kinds(Communicator& group, const Context& ctx) {
+  const int size = group.size(), rank = group.rank(), next = (rank + 1) % size, before = (rank + size - 1) % size;
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::vector<std::int64_t> threes(ranks, 3);
+  const There<float> sums(ctx, std::vector<float>(1001, static_cast<float>(rank + 1))),
+      largest(ctx, std::vector<float>(7, static_cast<float>(-rank))), full(ctx, std::vector<float>(3 * ranks, 2.0f)),
+      part(ctx, std::vector<float>(3));
+  const Exchange blocks(group, ctx, [](int s, int r) { return 1 + 9 * s + r; });
+  const There<std::byte> out(ctx, bytes_of_message(rank, next, 99)), in(ctx, std::vector<std::byte>(99)),
+      all(ctx, std::vector<std::byte>(3 * ranks)), mine(ctx, std::vector<std::byte>(3, std::byte(rank + 1)));
+  std::vector<Request> requests;
+  requests.push_back(group.start_all_reduce(sums.span(), Reduce::sum));
+  requests.push_back(blocks.start(group));
+  requests.push_back(group.start_all_gather(mine.data(), all.data(), threes));
+  if (size > 1) {
+    requests.push_back(group.start_messages(std::vector<SentMessage>{{out.data(), 99, next}},
+                                            std::vector<ReceivedMessage>{{in.data(), 99, before}}));
+  }
+  requests.push_back(group.start_all_reduce(largest.span(), Reduce::max));
+  requests.push_back(group.start_reduce_scatter(full.data(), part.data(), threes));
+  while (!requests.empty()) {
+    requests.back().wait();
+    requests.pop_back();
+  }
+  EXPECT_EQ(sums.read(), std::vector<float>(1001, static_cast<float>(size * (size + 1) / 2)));
+  EXPECT_EQ(largest.read(), std::vector<float>(7, 0.0f));
+  EXPECT_EQ(part.read(), std::vector<float>(3, 2.0f * static_cast<float>(size)));
+  EXPECT_EQ(blocks.to->read(), blocks.expected);
+  for (std::size_t r = 0; r < ranks; ++r) EXPECT_EQ(all.read()[3 * r + 1], std::byte(r + 1));
+  if (size > 1) {
+    EXPECT_EQ(in.read(), bytes_of_message(before, rank, 99));
+  }
+}
+
+/// Everything that travels by messages of MPI, with vectors of at most n floats or bytes.
+inline void check_exchanges(Communicator& group, const Context& ctx, int n) {
+  for (const int some : {0, 1, 2, 3, n}) {
+    check_started_sum(group, ctx, static_cast<std::size_t>(some));
+    check_started_extremes(group, ctx, static_cast<std::size_t>(some));
+    check_pairs(group, ctx, some);
+  }
+  check_all_to_all(group, ctx);
+  check_messages(group, ctx);
+  check_all_kinds(group, ctx);
+}
+
 /// Sizes that make no sense are refused before anything is sent.
 inline void check_refusals(Communicator& group) {
   std::vector<float> f(8);
@@ -235,6 +452,28 @@ inline void check_refusals(Communicator& group) {
             "all-gather: negative block size");
   const std::vector<GatheredTensor> tensors{{nullptr, nullptr, wrong}};
   EXPECT_EQ(test::error_of([&] { group.start_all_gathers(tensors); }), "all-gather: negative block size");
+
+  const auto size = static_cast<std::size_t>(group.size());
+  std::vector<std::int64_t> ones(size, 1), twos(size, 2), more(size + 1, 1);
+  std::vector<std::byte> bytes(3 * size);
+  const auto all_to_all = [&](const std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from) {
+    return test::error_of([&] { group.start_all_to_all(bytes.data(), to, bytes.data() + size, from); });
+  };
+  EXPECT_EQ(all_to_all(more, ones), "all-to-all: needs one block size for each rank");
+  EXPECT_EQ(all_to_all(ones, more), "all-to-all: needs one block size for each rank");
+  EXPECT_EQ(all_to_all(ones, wrong), "all-to-all: negative block size");
+  EXPECT_EQ(all_to_all(ones, twos), "all-to-all: two sizes for the own block");
+  const std::string self = ": rank " + std::to_string(group.rank()) + " is this rank itself";
+  EXPECT_EQ(test::error_of([&] { group.start_send(bytes.data(), 1, group.rank()); }), "send" + self);
+  EXPECT_EQ(test::error_of([&] { group.start_receive(bytes.data(), 0, group.rank()); }), "receive" + self);
+  EXPECT_EQ(test::error_of([&] { group.start_send(bytes.data(), 1, -1); }), "send: no rank -1");
+  const int end = group.size(), next = (group.rank() + 1) % end;
+  EXPECT_EQ(test::error_of([&] { group.start_receive(bytes.data(), 1, end); }),
+            "receive: no rank " + std::to_string(end));
+  if (end == 1) return;
+  EXPECT_EQ(test::error_of([&] { group.start_send(bytes.data(), -1, next); }), "send: negative size");
+  const std::vector<SentMessage> sent{{bytes.data(), -1, next}};
+  EXPECT_EQ(test::error_of([&] { group.start_messages(sent, {}); }), "send: negative size");
 }
 
 /// The message that agree() throws if ranks fail; empty when it does not throw.
@@ -305,6 +544,7 @@ inline void check_communicator(Communicator& group, const Context& ctx = {}) {
   }
   check_many_requests(group, ctx);
   check_several_tensors(group, ctx);
+  check_exchanges(group, ctx, 10007);
   check_refusals(group);
   check_agreement(group);
   check_split(group);

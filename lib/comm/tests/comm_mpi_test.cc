@@ -33,7 +33,21 @@ TEST(World, LongMessagesTravelInPieces) {
     }
     check_many_requests(*group, {});
     check_several_tensors(*group, {});
+    check_exchanges(*group, {}, 503);
   }
+}
+
+// More than MPI sends before the receiver asks for it.
+TEST(World, LargeVectorsDoSoToo) {
+  check_started_sum(*world(), {}, 300'001);
+  check_pairs(*world(), {}, 300'001);
+  const Exchange blocks(*world(), {}, [](int s, int r) { return 100'000 + 9 * s + r; });
+  const Exchange again(*world(), {}, [](int s, int r) { return 70'000 + s + 9 * r; });
+  Request first = blocks.start(*world()), second = again.start(*world());
+  second.wait();
+  first.wait();
+  EXPECT_EQ(blocks.to->read(), blocks.expected);
+  EXPECT_EQ(again.to->read(), again.expected);
 }
 
 TEST(World, UnderWatchItDoesAllOfItToo) {
@@ -43,9 +57,9 @@ TEST(World, UnderWatchItDoesAllOfItToo) {
   for (int i = 0; i < 20; ++i) check_communicator(*group);
 }
 
-// Who waits finds out who is missing, from a thread of its own, while the missing one computes and comes too late.
-TEST(World, AWatchdogNamesTheLateRankOnce) {
-  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+// What the watchdogs of all ranks report, by rank, while body(group) runs on each of them.
+template <class Body>
+std::vector<std::string> reports_during(Body&& body) {
   const std::unique_ptr<Communicator> group = mpi_world();
   std::atomic<bool> over = false;
   std::mutex mutex;
@@ -57,21 +71,57 @@ TEST(World, AWatchdogNamesTheLateRankOnce) {
   }));
   group->progress().set_step(3);
   group->barrier();
-  const auto start = std::chrono::steady_clock::now();
-  const auto after = [&](double seconds) {
-    return std::chrono::steady_clock::now() - start > std::chrono::duration<double>(seconds);
-  };
-  if (group->rank() == 1) {
-    while (!after(1.5)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  group->barrier();
+  body(*group);
   over = true;
-  const std::vector<std::string> all = world()->all_gather([&] {
+  return world()->all_gather([&] {
     const std::lock_guard lock(mutex);
     return heard;
   }());
+}
+
+void compute_too_long() { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }
+
+// Who waits finds out who is missing, from a thread of its own, while the missing one computes and comes too late.
+TEST(World, AWatchdogNamesTheLateRankOnce) {
+  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+  const std::vector<std::string> all = reports_during([](Communicator& group) {
+    if (group.rank() == 1) compute_too_long();
+    group.barrier();
+  });
   EXPECT_EQ(all[0], "rank 1 did not reach barrier 3 (step 3) within 1 s\n");
   for (std::size_t r = 1; r < all.size(); ++r) EXPECT_EQ(all[r], "");
+}
+
+TEST(World, AWatchdogNamesTheGroup) {
+  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+  const std::vector<std::string> all = reports_during([](Communicator& group) {
+    const std::unique_ptr<Communicator> part = group.split(group.rank() / 2, group.rank(), "dp_shard");
+    if (group.rank() == 1) compute_too_long();
+    std::vector<float> values(3);
+    if (group.rank() < 2) part->start_all_reduce(values, Reduce::sum).wait();
+  });
+  EXPECT_EQ(all[0], "rank 1 did not reach all-reduce 1 of dp_shard (step 3) within 1 s\n");
+  for (std::size_t r = 1; r < all.size(); ++r) EXPECT_EQ(all[r], "");
+}
+
+// Neither rank 0, which waits for rank 1, nor those that do not take part are named.
+TEST(World, AWatchdogNamesTheSenderOfAMessage) {
+  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+  const std::vector<std::string> all = reports_during([](Communicator& group) {
+    const std::unique_ptr<Communicator> part = group.split(0, group.rank(), "pp");
+    const int rank = group.rank(), last = group.size() - 1;
+    std::vector<std::byte> bytes(4);
+    if (rank == last) compute_too_long();
+    if (rank < last) part->start_receive(bytes.data(), 4, rank + 1).wait();
+    if (rank > 0) part->start_send(bytes.data(), 4, rank - 1).wait();
+  });
+  const std::size_t last = all.size() - 1;
+  const std::string sender = std::to_string(last), receiver = std::to_string(last - 1);
+  for (std::size_t r = 0; r <= last; ++r) {
+    EXPECT_EQ(all[r], r != last - 1 ? ""
+                                    : "rank " + sender + " did not reach message 1 of pp from rank " + sender +
+                                          " to rank " + receiver + " (step 3) within 1 s\n");
+  }
 }
 
 TEST(World, AWatchdogWaitsForWorkOfARankAlone) {

@@ -29,6 +29,17 @@ class Forwarding : public Communicator {
   Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
     return good_.start_reduce_scatter(full, mine, counts);
   }
+  Request start_all_reduce(std::span<float> values, Reduce op) override { return good_.start_all_reduce(values, op); }
+  Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
+                           std::span<const std::int64_t> bytes_from) override {
+    return good_.start_all_to_all(from, bytes_to, to, bytes_from);
+  }
+  Request start_send(const std::byte* from, std::int64_t bytes, int to) override {
+    return good_.start_send(from, bytes, to);
+  }
+  Request start_receive(std::byte* to, std::int64_t bytes, int from) override {
+    return good_.start_receive(to, bytes, from);
+  }
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     return good_.split(color, key, name);
   }

@@ -1,6 +1,6 @@
-/// Ranks and their collectives. One interface for one process without MPI, for MPI on host memory, and for NCCL on
-/// device memory; the same tests hold for all. Errors of MPI end in Error with the collective's name. Not for point-to-
-/// point messages between tools: those meet in files and pipes.
+/// Ranks, their collectives and messages between two of them. One interface for one process without MPI, for MPI on
+/// host memory, and for NCCL on device memory; the same tests hold for all. Errors of MPI end in Error with the
+/// collective's name. Not for messages between tools: those meet in files and pipes.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ namespace fp8::comm {
 /// A reduction over ranks. `amax`: the largest of non-negative floats, where NaN counts as the largest.
 enum class Reduce : std::uint8_t { sum, max, min, amax };
 
-/// A collective that was started. Buffers must stay alive and unchanged until wait(); the destructor waits, and ignores
-/// an error. It does not hang if only this rank throws, because the other ranks also reach a collective that this rank
-/// has started.
+/// A collective or a message that was started. Buffers must stay alive and unchanged until wait(); the destructor
+/// waits, and ignores an error. It does not hang if only this rank throws, because the other ranks also reach a
+/// collective that this rank has started.
 class Request {
  public:
   /// The interface that an implementation provides.
@@ -69,7 +69,22 @@ struct ScatteredTensor {
   std::vector<std::int64_t> count_of;  ///< floats in each rank's block
 };
 
-/// A group of ranks. Every member must make the same calls in the same order.
+/// A message that start_messages() sends.
+struct SentMessage {
+  const std::byte* from = nullptr;
+  std::int64_t bytes = 0;
+  int to = 0;  ///< rank that receives it
+};
+
+/// A message that start_messages() receives.
+struct ReceivedMessage {
+  std::byte* to = nullptr;
+  std::int64_t bytes = 0;
+  int from = 0;  ///< rank that sends it
+};
+
+/// A group of ranks. Every member must make the same calls in the same order, except for messages, which concern two of
+/// them; and wait for requests in the same order, because some go on in wait() and test() only.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -77,7 +92,7 @@ class Communicator {
   virtual int rank() const = 0;
   /// How many ranks.
   virtual int size() const = 0;
-  /// Device of the floats of all_reduce and of the blocks of gathers and scatters.
+  /// Device of the floats of all-reduces, of the blocks of gathers, scatters and all-to-alls, and of messages.
   virtual device::DeviceType device() const { return device::DeviceType::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
@@ -102,6 +117,26 @@ class Communicator {
   /// result repeat with the same number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own
   /// and repeats on the same machines with the same settings.
   virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
+  /// Starts the elementwise reduction of floats in place, with the same bits on every rank, and again with the same
+  /// number of ranks: on the host Reduce::sum adds in the order of ranks; NCCL's order is its own, as in
+  /// start_reduce_scatter(). Otherwise as all_reduce(), whose sums may have other bits.
+  virtual Request start_all_reduce(std::span<float> values, Reduce op) = 0;
+  /// Starts to send a block to each rank: bytes_to[r] bytes of `from`, where the blocks lie in the order of ranks, go
+  /// to rank r. Its block of bytes_from[r] bytes for this rank arrives in `to`, also in the order of ranks. The two do
+  /// not overlap. bytes_to[r] equals bytes_from of rank r for this rank; a block may be empty; blocks may exceed 2 GiB.
+  virtual Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
+                                   std::span<const std::int64_t> bytes_from) = 0;
+  /// Starts to send a message of `bytes` bytes, 0 or more, to another rank of the group, which receives as many.
+  /// Messages from one rank to another arrive in the order in which they were started; otherwise ranks may start them
+  /// in any order relative to other messages and to collectives, but not on a GPU: there the messages and collectives
+  /// of a group run in the order in which a rank starts them, and each ends when the other ranks run theirs. Two ranks
+  /// that send to each other, or several that send in a ring, start what each of them sends and receives by one
+  /// start_messages(), and wait for it then; separate calls would wait for each other.
+  virtual Request start_send(const std::byte* from, std::int64_t bytes, int to) = 0;
+  /// Starts to receive a message; see start_send().
+  virtual Request start_receive(std::byte* to, std::int64_t bytes, int from) = 0;
+  /// Starts several messages, with one request for all of them, which NCCL exchanges at the same time.
+  virtual Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received);
   /// Starts the all-gathers of several tensors, with one request for all of them. NCCL gets them as one group, which
   /// costs a kernel or a few, and the watchdog counts one collective; elsewhere each is a collective of its own.
   virtual Request start_all_gathers(std::span<const GatheredTensor> tensors);
