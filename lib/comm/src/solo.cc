@@ -1,10 +1,10 @@
 // A group of one rank: every collective is the identity or a copy. Its watchdog only detects work without progress.
 #include <cstring>
 
-#include "blocks.h"
 #include "fp8/comm/comm.h"
 #include "fp8/watchdog/watchdog.h"
 #include "magnitude.h"
+#include "one_rank.h"
 
 namespace fp8::comm {
 namespace {
@@ -16,7 +16,7 @@ class NoChannel final : public watchdog::Channel {
   std::optional<std::pair<int, watchdog::Message>> receive() override { return std::nullopt; }
 };
 
-class Solo final : public Communicator {
+class Solo final : public OneRank<Communicator> {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -30,32 +30,6 @@ class Solo final : public Communicator {
     if (root != 0) throw Error("broadcast: no rank " + std::to_string(root));
   }
   std::vector<std::string> all_gather(const std::string& text) override { return {text}; }
-  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
-    copy(mine, all, offsets_of(bytes_of, 1, "all-gather").back());
-    return {};
-  }
-  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
-    copy(full, mine, offsets_of(count_of, 1, "reduce-scatter").back() * static_cast<std::int64_t>(sizeof(float)));
-    return {};
-  }
-  Request start_all_reduce(std::span<float> values, Reduce op) override {
-    all_reduce(values, op);
-    return {};
-  }
-  Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
-                           std::span<const std::int64_t> bytes_from) override {
-    copy(from, to, exchanged_blocks(bytes_to, bytes_from, 0, 1).sent.back());
-    return {};
-  }
-  // There is no other rank, so both are refused.
-  Request start_send(const std::byte*, std::int64_t bytes, int to) override {
-    check_message(bytes, 0, to, 1, "send");
-    return {};
-  }
-  Request start_receive(std::byte*, std::int64_t bytes, int from) override {
-    check_message(bytes, 0, from, 1, "receive");
-    return {};
-  }
   std::unique_ptr<Communicator> split(int, int, const std::string&) override { return solo(); }
   bool watch(double seconds, const std::function<void(const watchdog::Stall&)>& on_stall) override {
     watchdog_.reset();
@@ -69,8 +43,8 @@ class Solo final : public Communicator {
   static void refuse_amax(Reduce op) {
     if (op == Reduce::amax) throw Error("all-reduce: amax is for float");
   }
-  static void copy(const void* from, void* to, std::int64_t bytes) {
-    if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  void copy(const void* from, void* to, std::int64_t bytes) const override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
   watchdog::ProgressTable progress_;
   std::unique_ptr<watchdog::Watchdog> watchdog_;

@@ -127,9 +127,9 @@ TEST(World, AWatchdogNamesTheSenderOfAMessage) {
 TEST(World, AWatchdogWaitsForWorkOfARankAlone) {
   if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
   const std::unique_ptr<Communicator> group = mpi_world();
-  EXPECT_TRUE(group->watch(1, [](const watchdog::Stall& s) { ADD_FAILURE() << s.message(); }));
+  EXPECT_TRUE(group->watch(2, [](const watchdog::Stall& s) { ADD_FAILURE() << s.message(); }));
   agree(*group, [&] {
-    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1800));
+    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
   });
 }
 
