@@ -72,6 +72,63 @@ says "a checkpoint is compared with a folder" '^a.h5 and hf: 21 tensors within 0
 says "a folder with FP8 weights is multiplied by its scales" ': 21 tensors within 0.1$' sh -c 'fp8-export b.h5 -o hf8 --format fp8 --any-server -q >/dev/null && fp8-info hf8 --diff b.h5 --bound 0.1'
 mkdir -p folder && cp g.safetensors folder/part.safetensors
 ok "a folder of safetensors files" fp8-info folder --diff g.safetensors --names torchtitan
+# megatron IN OUT CODE: the tensors of IN as Megatron-LM has them after CODE, which may change t, from a name to dtype,
+# shape and bytes. The model has 4 query heads and 2 key/value heads of 16.
+cat >megatron.py <<'END'
+import json, re, struct, sys
+source, target, code = sys.argv[1:]
+raw = open(source, "rb").read()
+size = struct.unpack("<Q", raw[:8])[0]
+t = {k: [v["dtype"], v["shape"], raw[8 + size:][slice(*v["data_offsets"])]]
+     for k, v in json.loads(raw[8:8 + size]).items() if k != "__metadata__"}
+def joined(parts, pieces):  # of each tensor in turn so many pieces
+    runs = [[d[i * len(d) // n:(i + 1) * len(d) // n] for i in range(n)] for (_, _, d), n in zip(parts, pieces)]
+    groups = min(pieces)
+    data = b"".join(b"".join(r[g * len(r) // groups:(g + 1) * len(r) // groups]) for g in range(groups) for r in runs)
+    return [parts[0][0], [sum(p[1][0] for p in parts)] + parts[0][1][1:], data]
+exec(code)
+out = {}
+for layer in sorted({k.split(".")[2] for k in t if ".layers." in k}):
+    of = lambda name: t["model.layers.%s.%s.weight" % (layer, name)]
+    to = "module.decoder.layers.%s." % layer
+    out[to + "self_attention.linear_qkv.weight"] = joined([of("self_attn.%s_proj" % p) for p in "qkv"], [4, 2, 2])
+    out[to + "self_attention.linear_qkv.layer_norm_weight"] = of("input_layernorm")
+    out[to + "self_attention.linear_proj.weight"] = of("self_attn.o_proj")
+    out[to + "mlp.linear_fc1.weight"] = joined([of("mlp.gate_proj"), of("mlp.up_proj")], [1, 1])
+    out[to + "mlp.linear_fc1.layer_norm_weight"] = of("post_attention_layernorm")
+    out[to + "mlp.linear_fc2.weight"] = of("mlp.down_proj")
+out["module.decoder.final_layernorm.weight"] = t["model.norm.weight"]
+for ours, theirs in (("model.embed_tokens", "embedding.word_embeddings"), ("lm_head", "output_layer")):
+    dtype, (rows, width), data = t[ours + ".weight"]
+    out["module.%s.weight" % theirs] = [dtype, [rows + 128, width], data + bytes(128 * width * 4)]
+header, payload = {}, b""
+for name, (dtype, shape, data) in out.items():
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(payload), len(payload) + len(data)]}
+    payload += data
+text = json.dumps(header).encode()
+open(target, "wb").write(struct.pack("<Q", len(text)) + text + payload)
+END
+megatron() { python3 megatron.py "$@"; }
+megatron g.safetensors m.safetensors ''
+ok "tensors of Megatron-LM are compared by the heads of our gradients" fp8-info g.safetensors --diff m.safetensors --names megatron
+says "Megatron-LM may be A" '^m.safetensors and g.safetensors: 21 tensors within 0$' fp8-info m.safetensors --diff g.safetensors --names megatron
+says "the heads of a checkpoint are used" '^model.layers.1.self_attn.k_proj.weight +[0-9]' fp8-info a.h5 --diff m.safetensors --names megatron
+megatron g.safetensors k.safetensors 'k = t["model.layers.1.self_attn.k_proj.weight"]
+v = struct.unpack("<%df" % (len(k[2]) // 4), k[2])
+k[2] = struct.pack("<%df" % len(v), *[2 * x for x in v])'
+status "a factor in one k gives status 1" 1 fp8-info g.safetensors --diff k.safetensors --names megatron
+is "and k of that layer alone is named" "$(sed 1d out | awk '$2 != 0' | tr -s ' \n' ' ')" "model.layers.1.self_attn.k_proj.weight 1 1 2 g.safetensors and k.safetensors: 1 of 21 tensors not within 0 "
+megatron g.safetensors plain.safetensors 'of_groups = joined
+joined = lambda parts, pieces: of_groups(parts, [1] * len(parts))'
+fp8-info g.safetensors --diff plain.safetensors --names megatron --bound 0.1 >out
+is "rows in another order differ" "$(sed 1d out | awk '$2 > 0.1 { print $1 }' | grep -v safetensors | sed 's/.*self_attn.//' | sort | uniq -c | tr -s ' \n' ' ')" " 2 k_proj.weight 2 q_proj.weight 2 v_proj.weight "
+says "without heads fused tensors are refused" '^fp8-info: k.safetensors: module.decoder.layers.0.self_attention.linear_qkv.weight: is split by the number of heads, which neither side has: ' fp8-info k.safetensors --diff m.safetensors --names megatron
+megatron g.safetensors torn.safetensors 'of_groups = joined
+def joined(parts, pieces):
+    whole = of_groups(parts, pieces)
+    return [whole[0], [whole[1][0] // 2] + whole[1][1:], whole[2][:len(whole[2]) // 2]]'
+status "one rank of two has status 2" 2 fp8-info g.safetensors --diff torn.safetensors --names megatron
+says "says which rows are missing" '^fp8-info: torn.safetensors: module.decoder.layers.0.self_attention.linear_qkv.weight: its shape is 64x64, but 4 query and 2 key/value heads of 16 have 128 rows; parts of tensor parallelism must be merged first$' fp8-info g.safetensors --diff torn.safetensors --names megatron
 says "tensors of one side are named" 'model.layers.1.input_layernorm.weight .*only in A$' fp8-info a.h5 --diff one.h5 --bound 1
 status "tensors of one side give status 1" 1 fp8-info a.h5 --diff one.h5 --bound 1e300
 fp8-step a.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 1 --lora-rank 4 --out lora -q --gradients lora.safetensors >log 2>err

@@ -39,7 +39,7 @@ cli::Command command() {
        .kind = cli::FlagKind::choice,
        .metavar = "SYSTEM",
        .help = "with --diff: system whose names the tensors may have [hf]",
-       .choices = {"hf", "torchtitan"}},
+       .choices = {"hf", "torchtitan", "megatron"}},
       {.name = "statistics",
        .help = "show mean, rms, largest magnitude and number of non-finite values of each tensor"},
       cli::json_flag(),
@@ -79,12 +79,16 @@ bool compares_tensors(const cli::Arguments& arguments, const std::string& path) 
          convert::TensorSet::is_safetensors(arguments.text("diff"));
 }
 
+convert::TensorNames names_of(const cli::Arguments& arguments) {
+  const std::string system = arguments.has_value("names") ? arguments.text("names") : "hf";
+  if (system == "torchtitan") return convert::TensorNames::torchtitan;
+  return system == "megatron" ? convert::TensorNames::megatron : convert::TensorNames::huggingface;
+}
+
 int show_fit(const cli::Arguments& arguments, const std::string& path, const model::ProgressSink& sink,
              cli::Progress& progress) {
   const double bound = arguments.has_value("bound") ? arguments.real("bound") : 0;
-  const auto names = arguments.has_value("names") && arguments.text("names") == "torchtitan"
-                         ? convert::TensorNames::torchtitan
-                         : convert::TensorNames::huggingface;
+  const convert::TensorNames names = names_of(arguments);
   std::vector<convert::TensorSet> sets;
   for (const std::string& one : {path, arguments.text("diff")}) {
     if (model::is_token_file(one)) throw Error(one + ": a token file; it cannot be compared");
@@ -95,6 +99,7 @@ int show_fit(const cli::Arguments& arguments, const std::string& path, const mod
     }
     sets.emplace_back(one, names);
   }
+  convert::split_fused(sets[0], sets[1]);
   const convert::Fit fit = convert::fit(sets[0], sets[1], sink);
   progress.done();
   const std::vector<std::string> suggestions = convert::suggestions(fit.tensors, bound);

@@ -18,12 +18,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
-  return text.empty() ? "scalar" : text;
-}
-
 // Sums over the elements of two tensors, each times `scale`, a power of two.
 struct Sums {
   double scale = 1;
@@ -56,14 +50,14 @@ void split_pairs(std::span<double> rows, std::int64_t head, std::int64_t columns
 
 Sums scaled_sums(const TensorSet& a, const NamedTensor& x, const TensorSet& b, const NamedTensor& y, std::int64_t head,
                  double scale) {
+  const bool reorders = x.interleaved != y.interleaved;
   Sums sums{scale};
-  const std::int64_t columns = x.columns();
+  const std::int64_t columns = x.columns(), rows = std::min(x.rows(), y.rows());
   if (columns == 0) return sums;
   const RowsReader of_a = a.reader(x), of_b = b.reader(y);
   std::vector<double> u, v;
-  const bool reorders = x.interleaved != y.interleaved;
   model::for_pieces(
-      x.rows(), columns,
+      rows, columns,
       [&](std::int64_t begin, std::int64_t end) {
         u.resize(static_cast<std::size_t>((end - begin) * columns));
         v.resize(u.size());
@@ -112,6 +106,43 @@ TensorFit without_figures(const std::string& name, const std::string& note) {
   return t;
 }
 
+// Whether two shapes differ only by rows beyond a vocabulary.
+bool differ_by_padding(const NamedTensor& x, const NamedTensor& y) {
+  if (x.shape.size() != y.shape.size() || x.shape.size() != 2 || x.shape[1] != y.shape[1]) return false;
+  return x.shape[0] > y.shape[0] ? x.padded : y.padded && x.shape[0] < y.shape[0];
+}
+
+// Rows from row `begin` on that have an element that is not zero.
+std::int64_t rows_not_zero(const TensorSet& set, const NamedTensor& tensor, std::int64_t begin) {
+  std::int64_t count = 0;
+  const std::int64_t columns = tensor.columns();
+  const RowsReader reader = set.reader(tensor);
+  std::vector<double> values;
+  model::for_pieces(tensor.rows() - begin, columns, [&](std::int64_t first, std::int64_t last) {
+    values.resize(static_cast<std::size_t>((last - first) * columns));
+    reader(begin + first, last - first, values);
+    for (std::size_t row = 0; row < values.size(); row += static_cast<std::size_t>(columns))
+      count +=
+          std::any_of(values.begin() + static_cast<std::ptrdiff_t>(row),
+                      values.begin() + static_cast<std::ptrdiff_t>(row) + columns, [](double v) { return v != 0; });
+  });
+  return count;
+}
+
+// Compares the rows that both have. Rows beyond are padding if they are zero, and have a note beside the figures
+// otherwise.
+TensorFit fit_of_vocabulary(const TensorSet& a, const NamedTensor& x, const TensorSet& b, const NamedTensor& y) {
+  TensorFit t = fit_of(x, sums_of(a, x, b, y, 0));
+  const std::int64_t common = std::min(x.rows(), y.rows());
+  const bool of_a = x.rows() > common;
+  const std::int64_t count = x.columns() == 0 ? 0 : rows_not_zero(of_a ? a : b, of_a ? x : y, common);
+  if (count > 0)
+    t.note += (t.note.empty() ? "" : "; ") + std::to_string(count) + (count == 1 ? " row of " : " rows of ") +
+              (of_a ? "A" : "B") + " beyond the " + std::to_string(common) + (of_a ? " of B" : " of A") +
+              (count == 1 ? " is" : " are") + " not zero";
+  return t;
+}
+
 // Pairs of tensors in different rotary orders.
 using Pairs = std::vector<std::pair<const NamedTensor*, const NamedTensor*>>;
 Pairs reordered(const TensorSet& a, const TensorSet& b) {
@@ -153,7 +184,8 @@ bool worse(const TensorFit& a, const TensorFit& b) {
 Fit fit(const TensorSet& a, const TensorSet& b, const model::ProgressSink& progress) {
   Fit out;
   const Pairs pairs = reordered(a, b);
-  std::int64_t head = a.head_dim().value_or(b.head_dim().value_or(0));
+  const std::optional<Heads>& heads = a.heads() ? a.heads() : b.heads();
+  std::int64_t head = heads ? heads->dim : 0;
   for (const auto& [x, y] : pairs)
     if (x->rows() % 2 != 0 || (head > 0 && x->rows() % head != 0))
       throw Error(x->name + ": its " + std::to_string(x->rows()) + " rows are no heads" +
@@ -165,9 +197,10 @@ Fit fit(const TensorSet& a, const TensorSet& b, const model::ProgressSink& progr
     const NamedTensor* y = b.find(x.key);
     if (y == nullptr)
       out.tensors.push_back(without_figures(x.name, "only in A"));
+    else if (differ_by_padding(x, *y))
+      out.tensors.push_back(fit_of_vocabulary(a, x, b, *y));
     else if (x.shape != y->shape)
-      out.tensors.push_back(
-          without_figures(x.name, "shapes differ: " + text_of(x.shape) + " and " + text_of(y->shape)));
+      out.tensors.push_back(without_figures(x.name, "shapes differ: " + x.shape_text() + " and " + y->shape_text()));
     else
       out.tensors.push_back(fit_of(x, sums_of(a, x, b, *y, head)));
   }

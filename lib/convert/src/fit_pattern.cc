@@ -60,9 +60,9 @@ Place place_of(const std::string& name) {
   return place;
 }
 
-bool is_zero(const TensorFit& t) { return t.note.empty() && t.norm_b == 0; }
+bool is_zero(const TensorFit& t) { return t.has_figures() && t.norm_b == 0; }
 bool deviates(const TensorFit& t, double bound) {
-  return t.note.empty() && !(t.relative_l2 <= std::max(bound, kSmall));
+  return t.has_figures() && !(t.relative_l2 <= std::max(bound, kSmall));
 }
 
 // Sine of the angle between a and b: what rounding leaves beside a factor.
@@ -70,7 +70,7 @@ double noise(const TensorFit& t) { return std::sqrt(std::max(0.0, 1 - t.cosine *
 
 // Whether b is a multiple of a, but for less than half of what the factor changes.
 bool scaled(const TensorFit& t) {
-  if (!t.note.empty() || !(t.norm_b > 0) || !(std::abs(t.cosine) >= kParallel)) return false;
+  if (!t.has_figures() || !(t.norm_b > 0) || !(std::abs(t.cosine) >= kParallel)) return false;
   return t.factor < 0 || std::abs(t.factor - 1) / std::min(1.0, t.factor) > 2 * noise(t);
 }
 
@@ -130,7 +130,7 @@ class Search {
  public:
   Search(const std::vector<TensorFit>& tensors, double bound) : bound_(bound) {
     for (const TensorFit& t : tensors) {
-      if (!t.compared || (t.note.empty() && t.norm_a == 0 && t.norm_b == 0)) continue;
+      if (!t.compared || (t.has_figures() && t.norm_a == 0 && t.norm_b == 0)) continue;
       all_.push_back(&t);
       const Place place = place_of(t.name);
       if (!place.layer.empty()) layers_[std::stoull(place.layer.substr(0, 18))].push_back(&t);
@@ -206,14 +206,14 @@ class Search {
     for (const char* kind : {"q_proj", "k_proj"}) {
       const Tensors rest = left(kinds_[{kind, true}]);
       const bool turned = !rest.empty() && std::ranges::all_of(rest, [](const TensorFit* t) {
-        return t->note.empty() && t->cosine < 0.9 && std::abs(t->norm_b / t->norm_a - 1) < kSameFactor;
+        return t->has_figures() && t->cosine < 0.9 && std::abs(t->norm_b / t->norm_a - 1) < kSameFactor;
       });
       if (turned) names.emplace_back(kind);
     }
     if (!names.empty())
       found_.push_back("each " + joined(names) +
                        " has the norm of A but another direction: its rows may be in another "
-                       "rotary order (--names torchtitan)");
+                       "rotary order (--names torchtitan undoes that of torchtitan; see fp8-debug(7))");
   }
 
   double bound_;

@@ -3,47 +3,83 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <span>
 
 #include "fp8/hf/adapter.h"
 
 namespace fp8::convert {
 namespace {
 
-using Pair = std::pair<std::string_view, std::string_view>;
+// Names of one system: those outside of layers, and those in a layer after `layers` and its number.
+struct Row {
+  std::string_view name, huggingface;  // the latter after "model.layers.N." in a layer
+  Layout layout = Layout::same;
+};
+struct System {
+  std::string_view layers;
+  std::span<const Row> model, layer;
+};
 
-constexpr std::array<Pair, 4> kModel{{{"tok_embeddings.weight", "model.embed_tokens.weight"},
-                                      {"norm.weight", "model.norm.weight"},
-                                      {"output.weight", "lm_head.weight"},
-                                      {"lm_head.weight", "lm_head.weight"}}};
+constexpr std::array<Row, 4> kTorchtitanModel{{{"tok_embeddings.weight", "model.embed_tokens.weight"},
+                                               {"norm.weight", "model.norm.weight"},
+                                               {"output.weight", "lm_head.weight"},
+                                               {"lm_head.weight", "lm_head.weight"}}};
 
-constexpr std::array<Pair, 19> kLayer{{{"attention.wq.weight", "self_attn.q_proj.weight"},
-                                       {"attention.wk.weight", "self_attn.k_proj.weight"},
-                                       {"attention.wv.weight", "self_attn.v_proj.weight"},
-                                       {"attention.qkv_linear.wq.weight", "self_attn.q_proj.weight"},
-                                       {"attention.qkv_linear.wk.weight", "self_attn.k_proj.weight"},
-                                       {"attention.qkv_linear.wv.weight", "self_attn.v_proj.weight"},
-                                       {"attention.wo.weight", "self_attn.o_proj.weight"},
-                                       {"attention.q_norm.weight", "self_attn.q_norm.weight"},
-                                       {"attention.k_norm.weight", "self_attn.k_norm.weight"},
-                                       {"attention_norm.weight", "input_layernorm.weight"},
-                                       {"ffn_norm.weight", "post_attention_layernorm.weight"},
-                                       {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
-                                       {"feed_forward.w3.weight", "mlp.up_proj.weight"},
-                                       {"feed_forward.w2.weight", "mlp.down_proj.weight"},
-                                       {"moe.router.gate.weight", "mlp.gate.weight"},
-                                       {"moe.gate.weight", "mlp.gate.weight"},
-                                       {"moe.experts.w1", "mlp.experts.{}.gate_proj.weight"},
-                                       {"moe.experts.w3", "mlp.experts.{}.up_proj.weight"},
-                                       {"moe.experts.w2", "mlp.experts.{}.down_proj.weight"}}};
+constexpr std::array<Row, 19> kTorchtitanLayer{
+    {{"attention.wq.weight", "self_attn.q_proj.weight", Layout::interleaved},
+     {"attention.wk.weight", "self_attn.k_proj.weight", Layout::interleaved},
+     {"attention.wv.weight", "self_attn.v_proj.weight"},
+     {"attention.qkv_linear.wq.weight", "self_attn.q_proj.weight", Layout::interleaved},
+     {"attention.qkv_linear.wk.weight", "self_attn.k_proj.weight", Layout::interleaved},
+     {"attention.qkv_linear.wv.weight", "self_attn.v_proj.weight"},
+     {"attention.wo.weight", "self_attn.o_proj.weight"},
+     {"attention.q_norm.weight", "self_attn.q_norm.weight"},
+     {"attention.k_norm.weight", "self_attn.k_norm.weight"},
+     {"attention_norm.weight", "input_layernorm.weight"},
+     {"ffn_norm.weight", "post_attention_layernorm.weight"},
+     {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
+     {"feed_forward.w3.weight", "mlp.up_proj.weight"},
+     {"feed_forward.w2.weight", "mlp.down_proj.weight"},
+     {"moe.router.gate.weight", "mlp.gate.weight"},
+     {"moe.gate.weight", "mlp.gate.weight"},
+     {"moe.experts.w1", "mlp.experts.{}.gate_proj.weight", Layout::experts},
+     {"moe.experts.w3", "mlp.experts.{}.up_proj.weight", Layout::experts},
+     {"moe.experts.w2", "mlp.experts.{}.down_proj.weight", Layout::experts}}};
+
+constexpr std::array<Row, 3> kMegatronModel{
+    {{"embedding.word_embeddings.weight", "model.embed_tokens.weight", Layout::vocabulary},
+     {"decoder.final_layernorm.weight", "model.norm.weight"},
+     {"output_layer.weight", "lm_head.weight", Layout::vocabulary}}};
+
+constexpr std::array<Row, 14> kMegatronLayer{
+    {{"self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight"},
+     {"input_layernorm.weight", "input_layernorm.weight"},
+     {"self_attention.linear_qkv.weight", "self_attn.{}_proj.weight", Layout::qkv},
+     {"self_attention.linear_qkv.bias", "self_attn.{}_proj.bias", Layout::qkv},
+     {"self_attention.q_layernorm.weight", "self_attn.q_norm.weight"},
+     {"self_attention.k_layernorm.weight", "self_attn.k_norm.weight"},
+     {"self_attention.linear_proj.weight", "self_attn.o_proj.weight"},
+     {"self_attention.linear_proj.bias", "self_attn.o_proj.bias"},
+     {"mlp.linear_fc1.layer_norm_weight", "post_attention_layernorm.weight"},
+     {"pre_mlp_layernorm.weight", "post_attention_layernorm.weight"},
+     {"mlp.linear_fc1.weight", "mlp.{}_proj.weight", Layout::gate_up},
+     {"mlp.linear_fc1.bias", "mlp.{}_proj.bias", Layout::gate_up},
+     {"mlp.linear_fc2.weight", "mlp.down_proj.weight"},
+     {"mlp.linear_fc2.bias", "mlp.down_proj.bias"}}};
+
+System system_of(TensorNames names) {
+  if (names == TensorNames::torchtitan) return {"layers.", kTorchtitanModel, kTorchtitanLayer};
+  if (names == TensorNames::megatron) return {"decoder.layers.", kMegatronModel, kMegatronLayer};
+  return {};
+}
 
 constexpr std::array<std::string_view, 3> kWrappers{"_orig_mod.", "_fsdp_wrapped_module.",
                                                     "_checkpoint_wrapped_module."};
 
-template <std::size_t N>
-std::optional<std::string> find_in(const std::array<Pair, N>& table, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Pair::first);
-  return found == table.end() ? std::nullopt : std::optional(std::string(found->second));
+std::optional<Translation> find_in(std::span<const Row> table, std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Row::name);
+  return found == table.end() ? std::nullopt
+                              : std::optional(Translation{std::string(found->huggingface), found->layout});
 }
 
 void remove_all(std::string& text, std::string_view part) {
@@ -69,19 +105,17 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-std::optional<TorchtitanName> from_torchtitan(std::string_view name) {
+std::optional<Translation> translate(std::string_view name, TensorNames names) {
+  const System system = system_of(names);
   const std::string bare = without_wrappers(name);
-  if (auto found = find_in(kModel, bare)) return TorchtitanName{*std::move(found)};
-  constexpr std::string_view kLayers = "layers.";
-  if (!bare.starts_with(kLayers)) return std::nullopt;
-  const std::size_t dot = bare.find('.', kLayers.size());
-  if (dot == std::string::npos || dot == kLayers.size() || bare.find_first_not_of("0123456789", kLayers.size()) != dot)
-    return std::nullopt;
-  const std::string_view part = std::string_view(bare).substr(dot + 1);
-  const auto found = find_in(kLayer, part);
-  if (!found) return std::nullopt;
-  return TorchtitanName{"model." + bare.substr(0, dot + 1) + *found,
-                        part.ends_with(".wq.weight") || part.ends_with(".wk.weight"), part.starts_with("moe.experts.")};
+  if (auto found = find_in(system.model, bare)) return found;
+  if (!bare.starts_with(system.layers)) return std::nullopt;
+  const std::string_view rest = std::string_view(bare).substr(system.layers.size());
+  const std::size_t dot = rest.find('.');
+  if (dot == std::string_view::npos || dot == 0 || rest.find_first_not_of("0123456789") != dot) return std::nullopt;
+  auto found = find_in(system.layer, rest.substr(dot + 1));
+  if (found) found->name = "model.layers." + std::string(rest.substr(0, dot + 1)) + found->name;
+  return found;
 }
 
 }  // namespace fp8::convert

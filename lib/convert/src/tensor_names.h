@@ -1,17 +1,29 @@
 // Names of tensors in other systems. Private to this crate.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "fp8/convert/tensor_set.h"
+
 namespace fp8::convert {
 
-// A name of torchtitan as Hugging Face has it.
-struct TorchtitanName {
-  std::string name;        // of Hugging Face; that of grouped experts has {} for the number of the expert
-  bool query_key = false;  // wq or wk
-  bool experts = false;    // [experts, out, in]
+// How a tensor of another system holds tensors of Hugging Face.
+enum class Layout : std::uint8_t {
+  same,         // it is one
+  interleaved,  // one with its rows in the interleaved rotary order
+  vocabulary,   // one that rows of zeros may follow
+  experts,      // [experts, out, in]
+  qkv,          // for each key/value head: its query heads, the key, the value
+  gate_up,      // the rows of gate, then those of up
+};
+
+// A name of another system as Hugging Face has it.
+struct Translation {
+  std::string name;  // has {} for what names one of several tensors: the number of an expert, "q", "gate"
+  Layout layout = Layout::same;
 };
 
 // Without what torch.compile, FSDP1, activation checkpointing and DDP add to names.
@@ -20,8 +32,12 @@ std::string without_wrappers(std::string_view name);
 // The name under which tensors are matched: without_wrappers(), and without what PEFT adds.
 std::string key_of(std::string_view name);
 
-// Nothing if torchtitan has no such name, be it in models of Llama 3, Qwen3 or their experts. Source: torchtitan,
-// models/llama3/state_dict_adapter.py and models/qwen3/state_dict_adapter.py.
-std::optional<TorchtitanName> from_torchtitan(std::string_view name);
+// Nothing if the system has no such name, as huggingface never has.
+//   torchtitan  models of Llama 3, Qwen3 and their experts. Source: torchtitan, models/llama3/state_dict_adapter.py and
+//               models/qwen3/state_dict_adapter.py.
+//   megatron    GPTModel without experts, in the Transformer Engine and the local layer spec. Source: Megatron-LM,
+//               core/models/gpt/gpt_layer_specs.py and core/transformer/attention.py; Megatron-Bridge,
+//               models/conversion/param_mapping.py (split_qkv_weights).
+std::optional<Translation> translate(std::string_view name, TensorNames names);
 
 }  // namespace fp8::convert

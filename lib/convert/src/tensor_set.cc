@@ -90,6 +90,37 @@ void to_doubles(const hf::TensorInfo& info, const std::vector<std::byte>& raw, s
   std::ranges::copy(floats, out.begin());
 }
 
+// Rows of one part of a fused tensor in each of its groups.
+struct Part {
+  std::string_view name;
+  std::int64_t rows;
+};
+
+std::string filled(std::string pattern, std::string_view text) { return pattern.replace(pattern.find("{}"), 2, text); }
+
+Heads heads_of(const hf::ModelConfig& config) {
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim};
+}
+
+// Heads by the metadata of a safetensors file.
+std::optional<Heads> heads_of(const hf::SafetensorsFile& file) {
+  const auto found = file.metadata().find("attention_heads");
+  if (found == file.metadata().end()) return std::nullopt;
+  const std::string what = file.path() + ": attention_heads in __metadata__";
+  const json::Value value = json::parse(found->second, what, {.max_depth = 4, .max_bytes = 4096});
+  if (!value.is_object()) throw Error(what + ": not an object");
+  constexpr std::int64_t kMost = 1 << 20;
+  const auto count = [&](const char* key) {
+    const std::int64_t n = value.as_object().get_int(key, what);
+    if (n < 1 || n > kMost) throw Error(what + ": " + key + " is not from 1 to " + std::to_string(kMost));
+    return n;
+  };
+  const Heads heads{count("num_attention_heads"), count("num_key_value_heads"), count("head_dim")};
+  if (heads.query % heads.key_value != 0)
+    throw Error(what + ": num_key_value_heads does not divide num_attention_heads");
+  return heads;
+}
+
 }  // namespace
 
 struct TensorSet::State {
@@ -97,11 +128,16 @@ struct TensorSet::State {
   std::vector<hf::SafetensorsFile> files;
   std::optional<Source> source;  // checkpoint, or folder of a model with FP8 weights
   std::vector<NamedTensor> tensors;
-  std::optional<std::int64_t> head_dim;
+  std::optional<Heads> heads;
 
   void open(const std::string& argument);
   void add(NamedTensor tensor, TensorNames names);
   void add_experts(const NamedTensor& stacked, const std::string& pattern);
+  void add_parts(const NamedTensor& fused, const std::string& pattern, std::int64_t groups,
+                 std::span<const Part> parts);
+  void add_gate_up(const NamedTensor& fused, const std::string& pattern);
+  void add_qkv(const NamedTensor& fused, const std::optional<Heads>& of);
+  void split(const std::optional<Heads>& of);
   void finish();
 };
 
@@ -109,14 +145,21 @@ std::int64_t NamedTensor::columns() const {
   return shape.empty() ? 1 : checked_product(std::span(shape).subspan(1), name);
 }
 
+std::string NamedTensor::shape_text() const {
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text.empty() ? "scalar" : text;
+}
+
 void TensorSet::State::open(const std::string& argument) {
   if (!is_safetensors(argument)) {
     source.emplace(argument);
-    head_dim = source->config().head_dim;
+    heads = heads_of(source->config());
     return;
   }
   if (!is_folder(argument)) {
     files.emplace_back(argument);
+    heads = heads_of(files.back());
     return;
   }
   if (exists(argument + kConfig)) {
@@ -124,15 +167,18 @@ void TensorSet::State::open(const std::string& argument) {
         json::parse_file(argument + kConfig, {.max_depth = 64, .max_bytes = std::size_t{16} << 20U});
     if (config.is_object() && config.as_object().contains("quantization_config")) {
       source.emplace(argument);
-      head_dim = source->config().head_dim;
+      heads = heads_of(source->config());
       return;
     }
     try {
-      head_dim = hf::parse_config(config, argument + kConfig).head_dim;
+      heads = heads_of(hf::parse_config(config, argument + kConfig));
     } catch (const Error&) {  // a model that cannot be trained here can be compared
     }
   }
-  for (const std::string& file : files_in(argument)) files.emplace_back(file);
+  for (const std::string& file : files_in(argument)) {
+    files.emplace_back(file);
+    if (!heads) heads = heads_of(files.back());
+  }
 }
 
 // One tensor for each expert of a stack.
@@ -142,9 +188,7 @@ void TensorSet::State::add_experts(const NamedTensor& stacked, const std::string
   expert.shape.erase(expert.shape.begin());
   const std::int64_t size = checked_product(expert.shape, stacked.name);
   for (std::int64_t e = 0; e < stacked.shape[0]; ++e) {
-    expert.name = pattern;
-    expert.name.replace(pattern.find("{}"), 2, std::to_string(e));
-    expert.key = expert.name;
+    expert.name = expert.key = filled(pattern, std::to_string(e));
     expert.first_element = e * size;
     tensors.push_back(expert);
   }
@@ -153,13 +197,66 @@ void TensorSet::State::add_experts(const NamedTensor& stacked, const std::string
 void TensorSet::State::add(NamedTensor tensor, TensorNames names) {
   tensor.stored = tensor.name;
   tensor.key = key_of(tensor.name);
-  const auto other = names == TensorNames::torchtitan ? from_torchtitan(tensor.name) : std::nullopt;
-  if (other && other->experts) return add_experts(tensor, other->name);
-  if (other) {
-    tensor.name = tensor.key = other->name;
-    tensor.interleaved = other->query_key;
+  if (const auto other = translate(tensor.name, names)) {
+    if (other->layout == Layout::experts) return add_experts(tensor, other->name);
+    if (other->layout == Layout::gate_up) return add_gate_up(tensor, other->name);
+    if (other->layout == Layout::qkv) {
+      tensor.fused = other->name;  // keeps its name until split()
+    } else {
+      tensor.name = tensor.key = other->name;
+      tensor.interleaved = other->layout == Layout::interleaved;
+      tensor.padded = other->layout == Layout::vocabulary;
+    }
   }
   tensors.push_back(std::move(tensor));
+}
+
+// One tensor for each part of a fused one, whose rows are `groups` times those of all parts.
+void TensorSet::State::add_parts(const NamedTensor& fused, const std::string& pattern, std::int64_t groups,
+                                 std::span<const Part> parts) {
+  std::int64_t offset = 0;
+  for (const Part& p : parts) {
+    NamedTensor part = fused;
+    part.name = part.key = filled(pattern, p.name);
+    part.shape[0] = groups * p.rows;
+    part.runs = {p.rows, fused.shape[0] / std::max<std::int64_t>(1, groups), offset};
+    part.fused.clear();
+    tensors.push_back(std::move(part));
+    offset += p.rows;
+  }
+}
+
+void TensorSet::State::add_gate_up(const NamedTensor& fused, const std::string& pattern) {
+  if (fused.shape.empty() || fused.shape.size() > 2 || fused.shape[0] % 2 != 0)
+    throw Error(path + ": " + excerpt(fused.stored) + ": its shape, " + fused.shape_text() +
+                ", is not that of gate and up, of which each has half of the rows");
+  const std::int64_t half = fused.shape[0] / 2;
+  add_parts(fused, pattern, 1, std::array{Part{"gate", half}, Part{"up", half}});
+}
+
+void TensorSet::State::add_qkv(const NamedTensor& fused, const std::optional<Heads>& of) {
+  const std::string where = path + ": " + excerpt(fused.stored) + ": ";
+  if (!of)
+    throw Error(where +
+                "is split by the number of heads, which neither side has: compare with a checkpoint, a folder " +
+                "with config.json, or gradients of fp8-step");
+  if (fused.shape.empty() || fused.shape.size() > 2 || fused.shape[0] != of->rows())
+    throw Error(where + "its shape is " + fused.shape_text() + ", but " + std::to_string(of->query) + " query and " +
+                std::to_string(of->key_value) + " key/value heads of " + std::to_string(of->dim) + " have " +
+                std::to_string(of->rows()) + " rows; parts of tensor parallelism must be merged first");
+  add_parts(fused, fused.fused, of->key_value,
+            std::array{Part{"q", of->query / of->key_value * of->dim}, Part{"k", of->dim}, Part{"v", of->dim}});
+}
+
+void TensorSet::State::split(const std::optional<Heads>& of) {
+  std::vector<NamedTensor> before;
+  std::swap(before, tensors);
+  for (NamedTensor& t : before)
+    if (t.fused.empty())
+      tensors.push_back(std::move(t));
+    else
+      add_qkv(t, of);
+  finish();
 }
 
 void TensorSet::State::finish() {
@@ -207,7 +304,13 @@ bool TensorSet::is_safetensors(const std::string& path) {
 
 const std::string& TensorSet::path() const { return state_->path; }
 const std::vector<NamedTensor>& TensorSet::tensors() const { return state_->tensors; }
-std::optional<std::int64_t> TensorSet::head_dim() const { return state_->head_dim; }
+const std::optional<Heads>& TensorSet::heads() const { return state_->heads; }
+
+void split_fused(TensorSet& a, TensorSet& b) {
+  const std::optional<Heads> heads = a.heads() ? a.heads() : b.heads();
+  a.state_->split(heads);
+  b.state_->split(heads);
+}
 
 const NamedTensor* TensorSet::find(std::string_view key) const {
   const auto at = std::ranges::lower_bound(state_->tensors, key, {}, &NamedTensor::key);
@@ -215,6 +318,21 @@ const NamedTensor* TensorSet::find(std::string_view key) const {
 }
 
 RowsReader TensorSet::reader(const NamedTensor& tensor) const {
+  RowsReader stored = stored_reader(tensor);
+  if (tensor.runs.run == 0) return stored;
+  return [stored = std::move(stored), columns = tensor.columns(), runs = tensor.runs](
+             std::int64_t first, std::int64_t count, std::span<double> out) {
+    for (std::int64_t row = first; row < first + count;) {
+      const std::int64_t at = row % runs.run, n = std::min(runs.run - at, first + count - row);
+      stored(row / runs.run * runs.stride + runs.offset + at, n,
+             out.subspan(static_cast<std::size_t>((row - first) * columns), static_cast<std::size_t>(n * columns)));
+      row += n;
+    }
+  };
+}
+
+// Reads rows of the tensor in the file.
+RowsReader TensorSet::stored_reader(const NamedTensor& tensor) const {
   const std::int64_t columns = tensor.columns();
   if (state_->source) {
     auto rows = std::make_shared<RowReader>(*state_->source, *state_->source->find(tensor.stored), dtype::DType::f32);

@@ -3,79 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <map>
 #include <numeric>
 
-#include "fp8/hf/safetensors.h"
-#include "fp8_test.h"
+#include "tensor_files.h"
 
 namespace fp8::convert {
 namespace {
 
-using dtype::DType;
 using test::error_of;
-
-// A tensor of a file that a test writes.
-struct Given {
-  std::vector<std::int64_t> shape;
-  std::vector<double> values;
-  DType type = DType::f32;
-};
-using GivenSet = std::map<std::string, Given>;
-
-std::vector<std::byte> bytes_of(const Given& g) {
-  std::vector<std::byte> bytes;
-  const auto add = [&](auto value, std::size_t skip) {
-    std::array<std::byte, sizeof value> raw{};
-    std::memcpy(raw.data(), &value, sizeof value);
-    bytes.insert(bytes.end(), raw.begin() + static_cast<std::ptrdiff_t>(skip), raw.end());
-  };
-  for (const double v : g.values) {
-    if (g.type == DType::f64) add(v, 0);
-    if (g.type == DType::f32) add(static_cast<float>(v), 0);
-    if (g.type == DType::bf16) add(static_cast<float>(v), 2);
-    if (g.type == DType::i32) add(static_cast<std::int32_t>(v), 0);
-  }
-  return bytes;
-}
-
-// Values that differ from element to element and from seed to seed.
-std::vector<double> noise(std::int64_t count, double seed) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(seed + 1.7 * static_cast<double>(i * i % 1013));
-  return values;
-}
-
-class FitTest : public test::FolderTest {
- protected:
-  std::string write(const std::string& name, const GivenSet& tensors) {
-    std::vector<hf::TensorSpec> specs;
-    for (const auto& [key, given] : tensors) specs.push_back({key, given.type, given.shape});
-    hf::SafetensorsWriter writer(at(name), specs);
-    for (const auto& [key, given] : tensors) writer.begin(key), writer.write(bytes_of(given));
-    writer.finish();
-    return at(name);
-  }
-  Fit compare(const GivenSet& a, const GivenSet& b, TensorNames names = TensorNames::huggingface) {
-    const std::string n = std::to_string(++files_);
-    const TensorSet x(write("a" + n + ".safetensors", a), names), y(write("b" + n + ".safetensors", b), names);
-    return fit(x, y);
-  }
-  // The comparison of one tensor.
-  TensorFit one(const Given& a, const Given& b) { return compare({{"t", a}}, {{"t", b}}).tensors.at(0); }
-  std::string suggested(const GivenSet& a, const GivenSet& b) {
-    std::string text;
-    for (const std::string& line : suggestions(compare(a, b).tensors, 0)) text += line + "\n";
-    return text;
-  }
-
- private:
-  int files_ = 0;
-};
 
 // Gradients of three layers with two routers, an embedding and a norm.
 GivenSet gradients() {
@@ -242,7 +179,7 @@ TEST_F(FitTest, TheHeadOfAConfigurationIsUsed) {
                        "num_hidden_layers":1,"num_attention_heads":2})");
   (void)write("hf/model.safetensors", {{"model.layers.0.self_attn.q_proj.weight", q}});
   const TensorSet a(at("hf"), TensorNames::torchtitan);
-  EXPECT_EQ(a.head_dim(), 16);
+  EXPECT_EQ(a.heads().value().dim, 16);
   const TensorSet b(write("b.safetensors", {{"layers.0.attention.wq.weight", interleaved(q, 16)}}),
                     TensorNames::torchtitan);
   const Fit f = fit(a, b);

@@ -56,8 +56,11 @@ class GradientFile {
 
 }  // namespace
 
-Metadata gradient_metadata(const json::Value& step_record, const json::Value& mesh) {
-  Metadata metadata{{"mesh", json::dump(mesh)}};
+Metadata gradient_metadata(const json::Value& step_record, const json::Value& mesh, const hf::ModelConfig& config) {
+  const json::Value heads = json::object({{"num_attention_heads", config.num_attention_heads},
+                                          {"num_key_value_heads", config.num_key_value_heads},
+                                          {"head_dim", config.head_dim}});
+  Metadata metadata{{"mesh", json::dump(mesh)}, {"attention_heads", json::dump(heads)}};
   const json::Object& step = step_record.as_object();
   for (const char* key : {"loss", "grad_norm", "step", "tokens"}) {
     const json::Value& value = step.at(key);

@@ -234,7 +234,7 @@ void save_gradients(RunState& state, const RunContext& run, const json::Value& r
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write gradients", 0);
   if (masked) state.model.store.zero_gradients(state.model.ctx);
   write_gradients(state.model, run.host_comm, c.gradients, c.force,
-                  gradient_metadata(record, mesh_record(run.host_comm.size())));
+                  gradient_metadata(record, mesh_record(run.host_comm.size()), run.setup.model_spec.config));
   run.journal.note("the gradients of step " + std::to_string(state.position.step) + " are in " + c.gradients);
 }
 

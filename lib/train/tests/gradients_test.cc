@@ -53,6 +53,7 @@ TEST_F(Gradients, HaveTheNormOfTheRecordBeforeClipping) {
   EXPECT_EQ(metadata("mesh"), R"({"dp_replicate":1,"dp_shard":1,"pp":1,"ep":1,"tp":1})");
   EXPECT_EQ(metadata("mesh"), json::dump(record("run").at("mesh")));
   EXPECT_EQ(metadata("precision") + " " + metadata("recipe") + " " + metadata("format"), "bf16 none pt");
+  EXPECT_EQ(metadata("attention_heads"), R"({"num_attention_heads":8,"num_key_value_heads":8,"head_dim":2})");
   EXPECT_NE(notes_.find("the gradients of step 1 are in " + config_.gradients), std::string::npos);
   EXPECT_EQ(story(), "run, step 1, step 2, step 3, step 4, checkpoint 4, end 4, ");
 }

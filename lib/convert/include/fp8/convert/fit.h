@@ -14,16 +14,19 @@ namespace fp8::convert {
 /// Tensor b of B against tensor a of A. NaN stands for what is not defined.
 struct TensorFit {
   std::string name;        ///< name in A, or in B if A has none
-  std::string note{};      ///< "only in A", "only in B", "shapes differ: 2x3 and 3x2", "2 elements of B not finite"
-  double relative_l2 = 0;  ///< |b - a| / |a|; 0 if both are zero, infinite if only a is; NaN with a note
+  std::string note{};      ///< "only in A", "only in B", "shapes differ: 2x3 and 3x2", "2 elements of B not finite",
+                           ///< "3 rows of B beyond the 250 of A are not zero"
+  double relative_l2 = 0;  ///< |b - a| / |a|; 0 if both are zero, infinite if only a is; NaN without figures
   double cosine = 0;       ///< a . b / (|a| |b|); NaN if a or b is zero
   double factor = 0;       ///< a . b / |a|^2: b = factor x a fits best; NaN if a is zero
   double norm_a = 0;       ///< |a|
   double norm_b = 0;       ///< |b|
-  bool compared = false;   ///< both sets have it in one shape
+  bool compared = false;   ///< both sets have it in one shape, but for rows that pad a vocabulary
   bool finite_a = true;    ///< all elements of a are finite
   bool finite_b = true;    ///< all elements of b are finite
 
+  /// Whether the figures are defined by two finite tensors, of one shape but for rows that pad a vocabulary.
+  bool has_figures() const { return compared && finite_a && finite_b; }
   /// Whether it is within a bound: compared, finite, and relative_l2 at most `bound`.
   bool within(double bound) const { return note.empty() && relative_l2 <= bound; }
 };

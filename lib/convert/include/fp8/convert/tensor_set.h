@@ -1,5 +1,6 @@
 /// Named tensors to compare: those of a safetensors file, of a folder of them, or the weights of a checkpoint, under
-/// Hugging Face's names. Names of torchtitan can be translated. Only lists and reads; the comparison is fit.h.
+/// Hugging Face's names. Names of torchtitan and of Megatron-LM can be translated. Only lists and reads; the comparison
+/// is fit.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,24 @@ namespace fp8::convert {
 enum class TensorNames : std::uint8_t {
   huggingface,  ///< those of Hugging Face and PEFT
   torchtitan,   ///< those of torchtitan too, whose Llama models have wq and wk in the interleaved rotary order
+  megatron,     ///< those of Megatron-LM too, which fuses q, k and v, and gate and up
+};
+
+/// Heads of attention. Key `attention_heads` of the metadata of a safetensors file, under these names.
+struct Heads {
+  std::int64_t query = 0;      ///< `num_attention_heads`
+  std::int64_t key_value = 0;  ///< `num_key_value_heads`; divides `query`
+  std::int64_t dim = 0;        ///< `head_dim`: width of a head
+
+  /// Rows of q, k and v together.
+  std::int64_t rows() const { return (query + 2 * key_value) * dim; }
+};
+
+/// Where the rows of a part of a fused tensor are: `run` rows from `offset` on, the next ones `stride` rows later.
+struct Runs {
+  std::int64_t run = 0;     ///< rows in one piece; 0: the tensor is not a part
+  std::int64_t stride = 0;  ///< from one piece to the next
+  std::int64_t offset = 0;  ///< first row
 };
 
 /// One tensor of a set.
@@ -29,11 +48,16 @@ struct NamedTensor {
   std::size_t file = 0;             ///< number of its file
   std::string stored;               ///< name in the file
   std::int64_t first_element = 0;   ///< first element in the stored tensor, if it is one expert of several
+  bool padded = false;              ///< rows of zeros may follow those of the vocabulary
+  Runs runs{};                      ///< rows in the stored tensor, if it is a part of a fused one
+  std::string fused{};              ///< pattern of the names of q, k and v, which it is, until split_fused()
 
   /// First extent; 1 for a scalar.
   std::int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
   /// Elements of a row.
   std::int64_t columns() const;
+  /// The extents as 64x32, or "scalar".
+  std::string shape_text() const;
 };
 
 /// Reads rows [first, first + count) of one tensor as doubles, exact but for 64-bit integers.
@@ -58,15 +82,22 @@ class TensorSet {
   const std::vector<NamedTensor>& tensors() const;
   /// The tensor with that key, or null.
   const NamedTensor* find(std::string_view key) const;
-  /// Width of a head, from the model's configuration; nothing without one.
-  std::optional<std::int64_t> head_dim() const;
-  /// A reader of the rows as stored, in the order of the file. Codes of a checkpoint are multiplied by their scales;
-  /// those of a safetensors file are not. The set must outlive the reader.
+  /// Heads of the model, from its configuration or from the metadata of a file, as fp8-step --gradients writes it;
+  /// nothing without these.
+  const std::optional<Heads>& heads() const;
+  /// A reader of the rows in the order of the file, of a part those of the part alone. Codes of a checkpoint are
+  /// multiplied by their scales; those of a safetensors file are not. The set must outlive the reader.
   RowsReader reader(const NamedTensor& tensor) const;
 
  private:
+  friend void split_fused(TensorSet& a, TensorSet& b);
+  RowsReader stored_reader(const NamedTensor& tensor) const;
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Replaces each fused q, k and v of either set by its parts, with the heads of `a` or, if it has none, of `b`. Throws
+/// Error `path: tensor: reason` if neither has any, or if a tensor does not have the rows of these heads.
+void split_fused(TensorSet& a, TensorSet& b);
 
 }  // namespace fp8::convert

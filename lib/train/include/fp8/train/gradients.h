@@ -7,6 +7,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/comm/comm.h"
+#include "fp8/hf/config.h"
 #include "fp8/json/value.h"
 #include "fp8/shard/sharded_model.h"
 
@@ -16,8 +17,9 @@ namespace fp8::train {
 using Metadata = std::map<std::string, std::string>;
 
 /// loss, grad_norm, step and tokens as in the record of the step, except that what is null there because it is not
-/// finite is "NaN" here, and the mesh, the precision and the recipe ("none" without FP8).
-Metadata gradient_metadata(const json::Value& step_record, const json::Value& mesh);
+/// finite is "NaN" here, the mesh, the precision and the recipe ("none" without FP8), and `attention_heads`, an object
+/// with the heads of the model, by which a comparison splits fused tensors of others.
+Metadata gradient_metadata(const json::Value& step_record, const json::Value& mesh, const hf::ModelConfig& config);
 
 /// Writes the gradients of the last step to the safetensors file `path`: whole, f32, under the names of Hugging Face,
 /// those of adapters under PEFT's. Rank 0 writes, one parameter after the other, and the file appears when it is
