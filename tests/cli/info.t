@@ -132,6 +132,8 @@ says "says which rows are missing" '^fp8-info: torn.safetensors: module.decoder.
 says "tensors of one side are named" 'model.layers.1.input_layernorm.weight .*only in A$' fp8-info a.h5 --diff one.h5 --bound 1
 status "tensors of one side give status 1" 1 fp8-info a.h5 --diff one.h5 --bound 1e300
 fp8-step a.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 1 --lora-rank 4 --out lora -q --gradients lora.safetensors >log 2>err
+cp g.safetensors lora
+says "the checkpoint of a run is compared, not safetensors files beside it" '^model.norm.weight +0 ' fp8-info lora --diff lora/step-00000001 --bound 0
 says "adapters of a checkpoint match gradients with PEFT's names" '^base_model.model.model.layers.0.mlp.up_proj.lora_B.weight +[0-9]' fp8-info lora.safetensors --diff lora/step-00000001
 status "--bound without --diff gives status 2" 2 fp8-info a.h5 --bound 1
 status "a safetensors file without --diff gives status 2" 2 fp8-info g.safetensors

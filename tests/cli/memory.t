@@ -42,6 +42,15 @@ json.dump(config, open("config.json", "w"))'
 below "fp8-convert of a Hugging Face folder needs at most its largest tensor and 100 MiB" "$(peak fp8-convert . -o folder.h5)" 132
 rm -f c.h5 model.safetensors config.json
 
+# --- a tensor of 128 MiB with one row
+python3 -c 'import json, struct
+text = json.dumps({"t": {"dtype": "F32", "shape": [1, 8192, 4096], "data_offsets": [0, 1 << 27]}}).encode()
+with open("row.safetensors", "wb") as out:
+    out.write(struct.pack("<Q", len(text)) + text)
+    out.truncate(8 + len(text) + (1 << 27))'
+below "fp8-info --diff reads pieces of a row" "$(peak fp8-info row.safetensors --diff row.safetensors)" 100
+rm row.safetensors
+
 # --- the peak memory of a run is within 5 % of its plan
 fp8-init tiny --set hidden_size=512 --set intermediate_size=1408 --set num_hidden_layers=4 --set vocab_size=32768 --set num_attention_heads=8 \
   --set num_key_value_heads=8 --set head_dim=64 --set tie_word_embeddings=true -o m.h5 >out 2>err

@@ -51,6 +51,10 @@ void split_pairs(std::span<double> rows, std::int64_t head, std::int64_t columns
 Sums scaled_sums(const TensorSet& a, const NamedTensor& x, const TensorSet& b, const NamedTensor& y, std::int64_t head,
                  double scale) {
   const bool reorders = x.interleaved != y.interleaved;
+  if (!reorders && x.shape == y.shape && x.shape.size() != 1) {
+    const NamedTensor u = a.flat(x), v = b.flat(y);
+    if (u.shape.size() == 1 && v.shape.size() == 1) return scaled_sums(a, u, b, v, head, scale);
+  }
   Sums sums{scale};
   const std::int64_t columns = x.columns(), rows = std::min(x.rows(), y.rows());
   if (columns == 0) return sums;

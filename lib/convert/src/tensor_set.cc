@@ -11,6 +11,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/file_name.h"
 #include "fp8/base/text.h"
+#include "fp8/ckpt/run_folder.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/hf/config.h"
 #include "fp8/hf/safetensors.h"
@@ -142,6 +143,7 @@ struct TensorSet::State {
 };
 
 std::int64_t NamedTensor::columns() const {
+  if (rows() == 0) return 0;  // whatever the other extents are
   return shape.empty() ? 1 : checked_product(std::span(shape).subspan(1), name);
 }
 
@@ -183,7 +185,11 @@ void TensorSet::State::open(const std::string& argument) {
 
 // One tensor for each expert of a stack.
 void TensorSet::State::add_experts(const NamedTensor& stacked, const std::string& pattern) {
-  if (stacked.shape.size() != 3) throw Error(path + ": " + stacked.name + ": experts need three dimensions");
+  constexpr std::int64_t kMost = 1 << 16;
+  const std::string where = path + ": " + excerpt(stacked.stored) + ": ";
+  if (stacked.shape.size() != 3) throw Error(where + "experts need three dimensions");
+  if (stacked.shape[0] > kMost)
+    throw Error(where + std::to_string(stacked.shape[0]) + " experts, at most " + std::to_string(kMost));
   NamedTensor expert = stacked;
   expert.shape.erase(expert.shape.begin());
   const std::int64_t size = checked_product(expert.shape, stacked.name);
@@ -293,7 +299,9 @@ TensorSet::TensorSet(TensorSet&&) noexcept = default;
 TensorSet& TensorSet::operator=(TensorSet&&) noexcept = default;
 
 bool TensorSet::is_safetensors(const std::string& path) {
-  if (is_folder(path)) return exists(path + kIndex) || (!exists(path + "/manifest.json") && !files_in(path).empty());
+  if (is_folder(path))
+    return exists(path + kIndex) ||
+           (!exists(path + "/manifest.json") && ckpt::list_steps(path).empty() && !files_in(path).empty());
   if (path.ends_with(kEnding)) return true;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return false;
@@ -315,6 +323,11 @@ void split_fused(TensorSet& a, TensorSet& b) {
 const NamedTensor* TensorSet::find(std::string_view key) const {
   const auto at = std::ranges::lower_bound(state_->tensors, key, {}, &NamedTensor::key);
   return at != state_->tensors.end() && at->key == key ? &*at : nullptr;
+}
+
+NamedTensor TensorSet::flat(NamedTensor tensor) const {
+  if (!state_->source && tensor.runs.run == 0) tensor.shape = {checked_product(tensor.shape, tensor.name)};
+  return tensor;
 }
 
 RowsReader TensorSet::reader(const NamedTensor& tensor) const {

@@ -171,6 +171,20 @@ TEST_F(FitTest, TorchtitansQwenRotatesHalvesAndStacksExperts) {
   for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0)) << t.name << " " << t.note;
 }
 
+TEST_F(FitTest, EmptyTensorsMayHaveAnyOtherExtent) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 60;
+  const Fit f = compare({{"t", {{0, kLarge, kLarge}, {}}}}, {{"t", {{0, kLarge, kLarge}, {}}}});
+  EXPECT_TRUE(f.tensors.at(0).within(0)) << f.tensors.at(0).note;
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{kLarge, 0, 1}, {70000, 0, 1}}) {
+    const std::string name = "layers.0.moe.experts.w1";
+    EXPECT_EQ(error_of([&] {
+                (void)compare({}, {{name, {shape, {}}}}, TensorNames::torchtitan);
+              }),
+              at("b" + std::to_string(shape[0] == kLarge ? 2 : 3) + ".safetensors: ") + name + ": " +
+                  std::to_string(shape[0]) + " experts, at most 65536");
+  }
+}
+
 TEST_F(FitTest, TheHeadOfAConfigurationIsUsed) {
   const Given q{{32, 6}, noise(192, 1)};
   std::filesystem::create_directories(at("hf"));

@@ -85,6 +85,9 @@ class TensorSet {
   /// Heads of the model, from its configuration or from the metadata of a file, as fp8-step --gradients writes it;
   /// nothing without these.
   const std::optional<Heads>& heads() const;
+  /// The tensor as one of a single dimension, so that pieces of any size can be read, if its elements are in one piece
+  /// of a file; otherwise the tensor as it is.
+  NamedTensor flat(NamedTensor tensor) const;
   /// A reader of the rows in the order of the file, of a part those of the part alone. Codes of a checkpoint are
   /// multiplied by their scales; those of a safetensors file are not. The set must outlive the reader.
   RowsReader reader(const NamedTensor& tensor) const;
