@@ -138,6 +138,9 @@ says "adapters of a checkpoint match gradients with PEFT's names" '^base_model.m
 status "--bound without --diff gives status 2" 2 fp8-info a.h5 --bound 1
 status "a safetensors file without --diff gives status 2" 2 fp8-info g.safetensors
 says "a safetensors file without --diff is explained" '^fp8-info: g.safetensors: a safetensors file, not a checkpoint; it can be compared, with --diff$' fp8-info g.safetensors
+python3 -c 'import struct; open("none.safetensors", "wb").write(struct.pack("<Q", 2) + b"{}")'
+status "a file without tensors gives status 2, not equality" 2 fp8-info none.safetensors --diff none.safetensors
+says "a file without tensors is named" '^fp8-info: none.safetensors: has no tensors to compare$' fp8-info g.safetensors --diff none.safetensors
 says "--verify needs digests" '^fp8-info: --verify: g.safetensors: safetensors files have no digests$' fp8-info g.safetensors --diff a.h5 --verify
 head -c 1000 g.safetensors >torn.safetensors
 status "a truncated safetensors file gives status 2" 2 fp8-info g.safetensors --diff torn.safetensors

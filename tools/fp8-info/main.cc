@@ -98,6 +98,7 @@ int show_fit(const cli::Arguments& arguments, const std::string& path, const mod
       model::open_checkpoint(one).verify();
     }
     sets.emplace_back(one, names);
+    if (sets.back().tensors().empty()) throw Error(one + ": has no tensors to compare");
   }
   convert::split_fused(sets[0], sets[1]);
   const convert::Fit fit = convert::fit(sets[0], sets[1], sink);

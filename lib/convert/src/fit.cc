@@ -23,6 +23,7 @@ struct Sums {
   double scale = 1;
   double aa = 0, bb = 0, ab = 0, dd = 0;  // of a^2, b^2, a b, (b - a)^2
   double largest = 0;                     // magnitude
+  double farthest = 0;                    // largest |b - a|, which is not zero where dd underflows
   std::int64_t nonfinite_a = 0, nonfinite_b = 0;
 
   void add(double a, double b) {
@@ -33,7 +34,9 @@ struct Sums {
     aa += a * a;
     bb += b * b;
     ab += a * b;
-    dd += (b - a) * (b - a);
+    const double difference = b - a;
+    dd += difference * difference;
+    farthest = std::max(farthest, std::abs(difference));
   }
 };
 
@@ -98,7 +101,9 @@ TensorFit fit_of(const NamedTensor& x, const Sums& s) {
     return t;
   }
   t.norm_a = std::sqrt(s.aa), t.norm_b = std::sqrt(s.bb);
-  t.relative_l2 = s.dd == 0 ? 0 : std::sqrt(s.dd) / t.norm_a;  // infinite if a is zero
+  const double distance = std::max(std::sqrt(s.dd), s.farthest);
+  const double relative = distance / t.norm_a;  // infinite if a is zero
+  t.relative_l2 = distance == 0 ? 0 : std::max(relative, std::numeric_limits<double>::denorm_min());
   t.cosine = t.norm_a > 0 && t.norm_b > 0 ? std::clamp(s.ab / t.norm_a / t.norm_b, -1.0, 1.0) : kNaN;
   t.factor = t.norm_a > 0 ? s.ab / s.aa : kNaN;
   return t;

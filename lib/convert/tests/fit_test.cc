@@ -65,6 +65,9 @@ TEST_F(FitTest, FormatsAreComparedByTheirValues) {
   EXPECT_EQ(one({{2}, {1, 7}, DType::i32}, {{2}, {1, 7}}).relative_l2, 0);
   // A difference that only f64 can hold.
   EXPECT_GT(one({{2}, {1, 1}, DType::f64}, {{2}, {1, 1 + 1e-12}, DType::f64}).relative_l2, 5e-13);
+  const TensorFit tiny = one({{2}, {1e100, 1e-200}, DType::f64}, {{2}, {1e100, 3e-200}, DType::f64});
+  EXPECT_NEAR(tiny.relative_l2 / 2e-300, 1, 1e-6);
+  EXPECT_FALSE(tiny.within(0));
   for (const double size : {1e-200, 1e300}) {  // whose squares f64 cannot hold
     const TensorFit f = one({{2}, {size, size}, DType::f64}, {{2}, {3 * size, 3 * size}, DType::f64});
     EXPECT_NEAR(f.relative_l2, 2, 1e-12);
