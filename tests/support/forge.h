@@ -33,7 +33,7 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
     if (meta.name.empty()) continue;
     std::vector<std::byte> bytes(meta.bytes());
     f.values(meta.name, bytes);
-    writer.tensor(meta, 0, meta.rows(), bytes);
+    writer.tensor(meta, ckpt::whole_block(meta), bytes);
   }
   ckpt::commit_folder(folder, to, ckpt::FileKind::training, source.mesh(), {writer.finish([](const std::string&) {})});
 }

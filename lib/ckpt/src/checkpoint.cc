@@ -17,6 +17,7 @@
 #include "fp8/h5/user_block.h"
 #include "fp8/json/json.h"
 #include "manifest.h"
+#include "read_block.h"
 
 namespace fp8::ckpt {
 namespace {
@@ -32,16 +33,15 @@ bool is_document(std::string_view name) {
          name.starts_with(kHuggingFace);
 }
 
-// The metadata of a dataset, with its shape in the file. Earlier programs wrote the attribute `precision` as `fate`.
+// The metadata of a dataset, with its shape in the file.
 TensorMeta meta_of(const h5::Entry& entry) {
-  const bool renamed = entry.attributes.contains("precision");
   TensorMeta meta{entry.name,
                   entry.dtype,
                   entry.shape,
-                  h5::text_or_empty(entry.attributes, renamed ? "precision" : "fate"),
+                  h5::text_or_empty(entry.attributes, "precision"),
                   h5::text_or_empty(entry.attributes, "reason"),
                   entry.attributes};
-  for (const char* key : {"dtype", "digest", "precision", "fate", "reason", "offset", "global_shape"})
+  for (const char* key : {"dtype", "digest", "precision", "reason", "offset", "global_shape"})
     meta.attributes.erase(key);
   return meta;
 }
@@ -59,10 +59,21 @@ FileKind check_root(const h5::Reader& file) {
   const h5::Attributes& root = file.group("");
   if (h5::text_or_empty(root, "format") != h5::kCheckpointMagic)
     throw Error(file.path() + ": its format is not fp8-checkpoint");
-  const std::int64_t version = integer_attribute(file, "version");
-  if (version != kVersion)
-    throw Error(file.path() + ": version " + std::to_string(version) + " of the checkpoint format is not known (1 is)");
+  check_version(integer_attribute(file, "version"), file.path());
   return parse_kind(h5::text_or_empty(root, "kind"), file.path());
+}
+
+// Compares the attributes of a block's dataset with the manifest.
+void check_dataset(const h5::Reader& reader, const TensorMeta& meta, const Block& block) {
+  const h5::Entry& entry = reader.at(meta.name);
+  const auto has = [&](const char* key, const std::vector<std::int64_t>& expected) {
+    const auto it = entry.attributes.find(key);
+    return it != entry.attributes.end() && it->second == h5::AttributeValue(expected);
+  };
+  if (entry.dtype != meta.dtype || entry.shape != block.extent || !has("offset", block.offset) ||
+      !has("global_shape", meta.shape))
+    throw Error(reader.path() + ": /" + meta.name +
+                ": its dtype, shape, offset or global_shape differs from the manifest");
 }
 
 Manifest manifest_of(const h5::Reader& file) {
@@ -74,7 +85,7 @@ Manifest manifest_of(const h5::Reader& file) {
   for (const h5::Entry& entry : file.list()) {
     if (is_document(entry.name)) continue;
     TensorPlaces tensor{meta_of(entry), {}};
-    if (entry.rows() > 0) tensor.blocks.push_back({0, 0, entry.rows()});
+    if (entry.bytes > 0) tensor.blocks.push_back({0, whole_block(tensor.meta)});
     manifest.tensors.push_back(std::move(tensor));
   }
   return manifest;
@@ -102,7 +113,6 @@ struct Checkpoint::State {
   }
   const h5::Reader& file(std::size_t i) const;
   void check_shard(std::size_t i, const h5::Reader& reader) const;
-  void check_block(const h5::Reader& reader, const TensorMeta& meta, const BlockPlace& block) const;
   json::Value document(std::string_view name, bool required) const;
   const TensorPlaces& places(std::string_view name) const;
 };
@@ -129,26 +139,10 @@ void Checkpoint::State::check_shard(std::size_t i, const h5::Reader& reader) con
       integer_attribute(reader, "world") != static_cast<std::int64_t>(manifest.files.size()))
     throw Error(reader.path() + ": its rank or world differs from its name");
   for (const auto& [tensor, block] : by_file[i])
-    check_block(reader, manifest.tensors[tensor].meta, manifest.tensors[tensor].blocks[block]);
+    check_dataset(reader, manifest.tensors[tensor].meta, manifest.tensors[tensor].blocks[block].block);
   const auto held = static_cast<std::size_t>(std::count_if(reader.list().begin(), reader.list().end(),
                                                            [](const h5::Entry& e) { return !is_document(e.name); }));
   if (held != by_file[i].size()) throw Error(reader.path() + ": holds tensors that the manifest does not list");
-}
-
-void Checkpoint::State::check_block(const h5::Reader& reader, const TensorMeta& meta, const BlockPlace& block) const {
-  const h5::Entry& entry = reader.at(meta.name);
-  std::vector<std::int64_t> shape = meta.shape;
-  std::vector<std::int64_t> offset(shape.size(), 0);
-  if (!shape.empty()) {
-    shape.front() = block.end - block.begin;
-    offset.front() = block.begin;
-  }
-  const auto has = [&](const char* key, const std::vector<std::int64_t>& expected) {
-    const auto it = entry.attributes.find(key);
-    return it != entry.attributes.end() && it->second == h5::AttributeValue(expected);
-  };
-  if (entry.dtype != meta.dtype || entry.shape != shape || !has("offset", offset) || !has("global_shape", meta.shape))
-    throw Error(reader.path() + ": /" + meta.name + ": its dtype, shape or rows differ from the manifest");
 }
 
 json::Value Checkpoint::State::document(std::string_view name, bool required) const {
@@ -290,14 +284,9 @@ void Checkpoint::read_rows(std::string_view name, std::int64_t begin, std::int64
   const std::uint64_t row = tensor.meta.row_bytes();
   if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
     throw Error(here + "buffer size differs from the size of its rows");
-  for (const BlockPlace& b : tensor.blocks) {
-    const std::int64_t first = std::max(begin, b.begin);
-    const std::int64_t last = std::min(end, b.end);
-    if (first >= last) continue;
-    const auto part =
-        out.subspan(static_cast<std::uint64_t>(first - begin) * row, static_cast<std::uint64_t>(last - first) * row);
-    state_->file(b.file).read_rows(tensor.meta.name, first - b.begin, last - b.begin, part);
-  }
+  for (const BlockPlace& b : tensor.blocks)
+    if (b.block.begin_row() < end && begin < b.block.end_row())
+      read_block(state_->file(b.file), tensor.meta, b.block, begin, end, out);
 }
 
 void Checkpoint::read_rows_as_f32(std::string_view name, std::int64_t begin, std::int64_t end,
@@ -336,7 +325,7 @@ void Checkpoint::verify_file(std::size_t i, const Destination& destination) cons
     if (!destination || is_document(entry.name)) return {};
     const TensorPlaces& tensor = state_->places(entry.name);
     const auto b = std::find_if(tensor.blocks.begin(), tensor.blocks.end(), [&](const auto& x) { return x.file == i; });
-    return b == tensor.blocks.end() ? std::span<std::byte>() : destination(tensor.meta, b->begin, b->end);
+    return b == tensor.blocks.end() ? std::span<std::byte>() : destination(tensor.meta, b->block);
   };
   h5::verify_file(reader, place_of, values_of);
 }

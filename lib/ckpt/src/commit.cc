@@ -40,16 +40,16 @@ Manifest manifest_of(FileKind kind, const json::Value& mesh, const std::vector<F
   for (const FileEntry* entry : by_rank(entries, what)) {
     const std::size_t file = manifest.files.size();
     manifest.files.push_back({entry->bytes, entry->digest});
-    for (const RowBlock& b : entry->blocks) {
+    for (const TensorBlock& b : entry->blocks) {
       TensorPlaces& places = tensors.try_emplace(b.tensor.name, TensorPlaces{b.tensor, {}}).first->second;
       if (places.meta != b.tensor)
         throw Error(what + ": /" + b.tensor.name + ": ranks disagree on its dtype, shape or attributes");
-      places.blocks.push_back({file, b.begin, b.end});
+      places.blocks.push_back({file, b.block});
     }
   }
   for (auto& [name, places] : tensors) {
     std::sort(places.blocks.begin(), places.blocks.end(),
-              [](const BlockPlace& a, const BlockPlace& b) { return a.begin < b.begin; });
+              [](const BlockPlace& a, const BlockPlace& b) { return a.block.offset < b.block.offset; });
     manifest.tensors.push_back(std::move(places));
   }
   check(manifest, what);
@@ -95,10 +95,10 @@ void commit_folder(const std::string& temporary, const std::string& final_path, 
 
 json::Value to_json(const FileEntry& entry) {
   json::Array blocks;
-  for (const RowBlock& b : entry.blocks) {
+  for (const TensorBlock& b : entry.blocks) {
     json::Object block = tensor_to_json(b.tensor);
-    block.set("begin", b.begin);
-    block.set("end", b.end);
+    block.set("offset", integers_to_json(b.block.offset));
+    block.set("extent", integers_to_json(b.block.extent));
     blocks.emplace_back(std::move(block));
   }
   return json::object(
@@ -113,7 +113,9 @@ FileEntry file_entry_from_json(const json::Value& value, const std::string& what
   entry.digest = object.get_string("digest", what);
   for (const json::Value& block : object.get_array("blocks", what)) {
     const json::Object& b = block.as_object();
-    entry.blocks.push_back({tensor_from_json(b, what), b.get_int("begin", what), b.get_int("end", what)});
+    entry.blocks.push_back(
+        {tensor_from_json(b, what),
+         {integers_from_json(b.get_array("offset", what)), integers_from_json(b.get_array("extent", what))}});
   }
   return entry;
 }

@@ -25,16 +25,8 @@ bool plain_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
-json::Array integers(std::span<const std::int64_t> values) { return {values.begin(), values.end()}; }
-
-std::vector<std::int64_t> integers(const json::Array& array) {
-  std::vector<std::int64_t> values;
-  for (const json::Value& v : array) values.push_back(v.as_int());
-  return values;
-}
-
 json::Value attribute_to_json(const h5::AttributeValue& value) {
-  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) return integers(*list);
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) return integers_to_json(*list);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
   return std::get<double>(value);
@@ -43,7 +35,7 @@ json::Value attribute_to_json(const h5::AttributeValue& value) {
 h5::AttributeValue attribute_from_json(const json::Value& value) {
   if (value.is_string()) return value.as_string();
   if (value.is_int()) return value.as_int();
-  if (value.is_array()) return integers(value.as_array());
+  if (value.is_array()) return integers_from_json(value.as_array());
   return value.as_double();
 }
 
@@ -74,10 +66,11 @@ std::vector<FileFact> files_from_json(const json::Array& array, const std::strin
 TensorPlaces places_from_json(const json::Object& object, const std::string& path) {
   TensorPlaces tensor{tensor_from_json(object, path), {}};
   for (const json::Value& value : object.get_array("blocks", path)) {
-    const std::vector<std::int64_t> block = integers(value.as_array());
+    const json::Array& block = value.as_array();
     if (block.size() != 3)
-      throw Error(path + ": " + tensor.meta.name + ": a block must be [file, first row, one past the last row]");
-    tensor.blocks.push_back({checked_cast<std::size_t>(block[0], path), block[1], block[2]});
+      throw Error(path + ": " + tensor.meta.name + ": a block must be [file, [offset, ...], [extent, ...]]");
+    tensor.blocks.push_back({checked_cast<std::size_t>(block[0].as_int(), path),
+                             {integers_from_json(block[1].as_array()), integers_from_json(block[2].as_array())}});
   }
   return tensor;
 }
@@ -98,9 +91,7 @@ std::string_view check_self(std::string_view text, const std::string& path) {
 Manifest manifest_from_json(const json::Object& object, const std::string& path) {
   if (object.get_string("format", path) != h5::kCheckpointMagic)
     throw Error(path + ": not the manifest of a checkpoint");
-  const std::int64_t version = object.get_int("version", path);
-  if (version != kVersion)
-    throw Error(path + ": version " + std::to_string(version) + " of the checkpoint format is not known (1 is)");
+  check_version(object.get_int("version", path), path);
   Manifest manifest;
   manifest.kind = parse_kind(object.get_string("kind", path), path);
   if (const json::Value* mesh = object.find("mesh"); mesh != nullptr) manifest.mesh = *mesh;
@@ -115,6 +106,20 @@ Manifest manifest_from_json(const json::Object& object, const std::string& path)
 
 }  // namespace
 
+void check_version(std::int64_t version, const std::string& path) {
+  if (version != kVersion)
+    throw Error(path + ": version " + std::to_string(version) + " of the checkpoint format is not known (" +
+                std::to_string(kVersion) + " is)");
+}
+
+json::Array integers_to_json(std::span<const std::int64_t> values) { return {values.begin(), values.end()}; }
+
+std::vector<std::int64_t> integers_from_json(const json::Array& array) {
+  std::vector<std::int64_t> values;
+  for (const json::Value& v : array) values.push_back(v.as_int());
+  return values;
+}
+
 std::string shard_name(std::int64_t rank, std::int64_t world) {
   std::string name(64, '\0');
   const int length = std::snprintf(name.data(), name.size(), "rank-%05lld-of-%05lld.h5", static_cast<long long>(rank),
@@ -127,7 +132,7 @@ json::Object tensor_to_json(const TensorMeta& meta) {
   json::Object object;
   object.set("name", meta.name);
   object.set("dtype", dtype::name_of(meta.dtype));
-  object.set("shape", integers(meta.shape));
+  object.set("shape", integers_to_json(meta.shape));
   if (!meta.precision.empty()) object.set("precision", meta.precision);
   if (!meta.reason.empty()) object.set("reason", meta.reason);
   if (meta.attributes.empty()) return object;
@@ -144,10 +149,10 @@ TensorMeta tensor_from_json(const json::Object& object, const std::string& what)
   const auto type = dtype::parse_dtype(object.get_string("dtype", what));
   if (!type) throw Error(what + ": " + meta.name + ": its dtype is not known");
   meta.dtype = *type;
-  meta.shape = integers(object.get_array("shape", what));
+  meta.shape = integers_from_json(object.get_array("shape", what));
   if (meta.shape.size() > h5::kMaxRank) throw Error(what + ": " + meta.name + ": has too many dimensions");
   meta.bytes();  // throws where shape or size overflow
-  meta.precision = object.get_string_or(object.contains("precision") ? "precision" : "fate", "", what);
+  meta.precision = object.get_string_or("precision", "", what);
   meta.reason = object.get_string_or("reason", "", what);
   if (const json::Value* attributes = object.find("attributes"); attributes != nullptr)
     for (const auto& [key, value] : attributes->as_object()) meta.attributes.emplace(key, attribute_from_json(value));
@@ -158,22 +163,17 @@ void check(const Manifest& manifest, const std::string& what) {
   const std::string* previous = nullptr;
   std::set<std::size_t> holders;
   for (const TensorPlaces& t : manifest.tensors) {
-    const std::string here = what + ": " + t.meta.name + ": ";
+    const std::string here = what + ": " + t.meta.name;
     if (previous != nullptr && *previous >= t.meta.name)
-      throw Error(here + "tensors are not sorted, or one is there twice");
+      throw Error(here + ": tensors are not sorted, or one is there twice");
     previous = &t.meta.name;
     holders.clear();
-    std::int64_t row = 0;
     for (const BlockPlace& b : t.blocks) {
-      if (b.file >= manifest.files.size()) throw Error(here + "a block names a file that is not listed");
-      if (!holders.insert(b.file).second) throw Error(here + "two blocks in one file");
-      if (b.begin < row) throw Error(here + "row " + std::to_string(b.begin) + " is in two blocks");
-      if (b.begin > row) throw Error(here + "row " + std::to_string(row) + " is in no block");
-      if (b.end <= b.begin) throw Error(here + "a block is empty");
-      row = b.end;
+      if (b.file >= manifest.files.size()) throw Error(here + ": a block names a file that is not listed");
+      if (!holders.insert(b.file).second) throw Error(here + ": two blocks in one file");
+      check_block(t.meta, b.block, here);
     }
-    if (row < t.meta.rows()) throw Error(here + "row " + std::to_string(row) + " is in no block");
-    if (row > t.meta.rows()) throw Error(here + "its blocks hold more rows than its shape");
+    check_cover(t, here);
   }
 }
 
@@ -193,7 +193,8 @@ std::string format_manifest(const Manifest& manifest) {
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     json::Object tensor = tensor_to_json(manifest.tensors[i].meta);
     json::Array blocks;
-    for (const BlockPlace& b : manifest.tensors[i].blocks) blocks.emplace_back(json::Array{b.file, b.begin, b.end});
+    for (const BlockPlace& b : manifest.tensors[i].blocks)
+      blocks.emplace_back(json::Array{b.file, integers_to_json(b.block.offset), integers_to_json(b.block.extent)});
     tensor.set("blocks", std::move(blocks));
     text.append(i == 0 ? "\n" : ",\n").append(json::dump(tensor));
   }

@@ -118,27 +118,18 @@ ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::int6
                          PieceRunner run)
     : FileWriter(std::make_unique<State>(folder, rank, world, kind, std::move(run))) {}
 
-void ShardWriter::begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end) {
-  if (begin < 0 || end <= begin || end > meta.rows())
-    throw Error(state_->path + ": /" + meta.name + ": has no rows " + std::to_string(begin) + " to " +
-                std::to_string(end));
+void ShardWriter::begin_tensor(const TensorMeta& meta, const Block& block) {
+  check_block(meta, block, state_->path + ": /" + meta.name);
   h5::Attributes attributes = attributes_of(meta);
-  std::vector<std::int64_t> shape = meta.shape;
-  std::vector<std::int64_t> offset(shape.size(), 0);
-  if (!shape.empty()) {
-    shape.front() = end - begin;
-    offset.front() = begin;
-  }
-  attributes.insert_or_assign("offset", offset);
+  attributes.insert_or_assign("offset", block.offset);
   attributes.insert_or_assign("global_shape", meta.shape);
-  state_->writer.begin_dataset(meta.name, meta.dtype, shape, attributes, values_of(meta.name));
-  state_->entry.blocks.push_back({meta, begin, end});
+  state_->writer.begin_dataset(meta.name, meta.dtype, block.extent, attributes, values_of(meta.name));
+  state_->entry.blocks.push_back({meta, block});
 }
 
-void ShardWriter::tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end,
-                         std::span<const std::byte> bytes) {
-  if (begin == end && bytes.empty()) return;
-  begin_tensor(meta, begin, end);
+void ShardWriter::tensor(const TensorMeta& meta, const Block& block, std::span<const std::byte> bytes) {
+  if (block.elements() == 0 && bytes.empty()) return;
+  begin_tensor(meta, block);
   write(bytes);
   end_tensor();
 }

@@ -31,7 +31,7 @@ TEST_F(Checkpoints, a_single_file_reads_back) {
   write_model(at("m.h5"));
   const Checkpoint c = Checkpoint::open(at("m.h5"));
   EXPECT_EQ(c.kind(), FileKind::model);
-  EXPECT_EQ(c.version(), 1);
+  EXPECT_EQ(c.version(), 2);
   EXPECT_FALSE(std::filesystem::is_directory(c.path()));
   EXPECT_EQ(c.world(), 1);
   EXPECT_EQ(c.config(), config());
@@ -111,10 +111,11 @@ TEST_F(Checkpoints, verifying_copies_blocks_to_the_destination) {
   for (const TensorMeta& meta : c.tensors()) {
     std::vector<std::byte> left(meta.bytes()), read(meta.bytes());
     for (std::size_t i = 0; i < c.file_count(); ++i) {
-      c.verify_file(i, [&](const TensorMeta& held, std::int64_t begin, std::int64_t end) {
+      c.verify_file(i, [&](const TensorMeta& held, const Block& block) {
         if (held.name != meta.name) return std::span<std::byte>();
-        return std::span(left).subspan(static_cast<std::size_t>(begin) * meta.row_bytes(),
-                                       static_cast<std::size_t>(end - begin) * meta.row_bytes());
+        EXPECT_TRUE(is_whole_rows(meta, block));
+        return std::span(left).subspan(static_cast<std::size_t>(block.begin_row()) * meta.row_bytes(),
+                                       static_cast<std::size_t>(block.elements()) * dtype::size_of(meta.dtype));
       });
     }
     c.read(meta.name, read);
@@ -178,7 +179,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
         if (begin == end) continue;
         std::vector<std::byte> rows(static_cast<std::size_t>(end - begin) * s.meta.row_bytes());
         source.read_rows(s.meta.name, begin, end, rows);
-        w.tensor(source.at(s.meta.name), begin, end, rows);
+        w.tensor(source.at(s.meta.name), rows_block(s.meta, begin, end), rows);
       }
       entries.push_back(w.finish());
     }
@@ -214,7 +215,7 @@ TEST_F(Checkpoints, file_entries_round_trip_as_json) {
   EXPECT_EQ(back.name, "rank-00000-of-00002.h5");
   ASSERT_EQ(back.blocks.size(), entry.blocks.size());
   EXPECT_EQ(back.blocks[0].tensor, entry.blocks[0].tensor);
-  EXPECT_EQ(back.blocks[0].end, 4);
+  EXPECT_EQ(back.blocks[0].block, (Block{{0, 0}, {4, 4}}));
 }
 
 TEST_F(Checkpoints, a_single_file_appears_complete_or_not_at_all) {
@@ -255,7 +256,7 @@ TEST_F(Checkpoints, a_folder_must_have_every_row_once) {
   EXPECT_HOLDS(commit([](auto& e) { e.pop_back(); }), "the file of rank 0 of 1 is missing");
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks.erase(e[1].blocks.begin()); }),
                "weights/model.embed_tokens.weight: row 4 is in no block");
-  EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].begin = 3; }), "row 3 is in two blocks");
+  EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].block = {{3, 0}, {4, 4}}; }), "row 3 is in two blocks");
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks[0].tensor.dtype = DType::u32; }),
                "ranks disagree on its dtype, shape or attributes");
   EXPECT_HOLDS(commit([](auto& e) { e[0].digest[0] = e[0].digest[0] == '0' ? '1' : '0'; }),

@@ -66,11 +66,6 @@ TEST_F(Damage, other_lengths) {
   EXPECT_HOLDS(verify_error(at("a")), "1 bytes after its end");
 }
 
-TEST_F(Damage, manifests_of_earlier_programs_name_the_precision_fate) {
-  EXPECT_EQ(with_manifest("\"precision\":\"bf16\"", "\"fate\":\"bf16\""), "no error");
-  EXPECT_EQ(Checkpoint::open(at("a")).at("weights/model.embed_tokens.weight").precision, "bf16");
-}
-
 TEST_F(Damage, swapped_missing_and_mixed_shards) {
   std::filesystem::rename(shard("a", 0), at("x"));
   EXPECT_HOLDS(verify_error(at("a")), "rank-00000-of-00002.h5");
@@ -116,17 +111,20 @@ TEST_F(Damage, manifests_with_other_file_names) {
 }
 
 TEST_F(Damage, manifests_of_another_version) {
+  EXPECT_HOLDS(with_manifest("\"version\":2", "\"version\":1"),
+               "manifest.json: version 1 of the checkpoint format is not known (2 is)");
   EXPECT_HOLDS(with_manifest("\"version\":1", "\"version\":7"),
-               "version 7 of the checkpoint format is not known (1 is)");
+               "version 7 of the checkpoint format is not known (2 is)");
 }
 
 TEST_F(Damage, manifests_with_rows_moved) {
-  EXPECT_HOLDS(with_manifest("[0,0,4],[1,4,7]", "[0,0,3],[1,3,7]"),
-               "its dtype, shape or rows differ from the manifest");
+  EXPECT_HOLDS(with_manifest("[0,[0,0],[4,4]],[1,[4,0],[3,4]]", "[0,[0,0],[3,4]],[1,[3,0],[4,4]]"),
+               "its dtype, shape, offset or global_shape differs from the manifest");
 }
 
 TEST_F(Damage, manifests_with_rows_missing) {
-  EXPECT_HOLDS(with_manifest("[0,0,4],[1,4,7]", "[0,0,4]"), "model.embed_tokens.weight: row 4 is in no block");
+  EXPECT_HOLDS(with_manifest("[0,[0,0],[4,4]],[1,[4,0],[3,4]]", "[0,[0,0],[4,4]]"),
+               "model.embed_tokens.weight: row 4 is in no block");
 }
 
 TEST_F(Damage, manifests_with_huge_shapes) {
@@ -168,16 +166,16 @@ TEST_F(Damage, files_of_another_format_or_version) {
     w.finish();
     return verify_error(at("x.h5"));
   };
-  EXPECT_EQ(write("fp8-checkpoint", 1, "model"), "no error");
-  EXPECT_HOLDS(write("fp8-tokens", 1, "model"), "its format is not fp8-checkpoint");
-  EXPECT_HOLDS(write("fp8-checkpoint", 2, "model"), "version 2 of the checkpoint format is not known (1 is)");
-  EXPECT_HOLDS(write("fp8-checkpoint", 1, "\x1b[2J"), "unknown kind");
+  EXPECT_EQ(write("fp8-checkpoint", 2, "model"), "no error");
+  EXPECT_HOLDS(write("fp8-tokens", 2, "model"), "its format is not fp8-checkpoint");
+  EXPECT_HOLDS(write("fp8-checkpoint", 1, "model"), "x.h5: version 1 of the checkpoint format is not known (2 is)");
+  EXPECT_HOLDS(write("fp8-checkpoint", 2, "\x1b[2J"), "unknown kind");
 }
 
 TEST_F(Damage, documents_that_are_not_json) {
   h5::Writer w(at("x.h5"), h5::kCheckpointMagic);
   w.attribute("", "format", std::string("fp8-checkpoint"));
-  w.attribute("", "version", std::int64_t{1});
+  w.attribute("", "version", kVersion);
   w.attribute("", "kind", std::string("model"));
   w.text("config", "{\"a\":");
   w.finish();

@@ -105,9 +105,10 @@ inline FileEntry write_shard(const std::string& temporary, std::int64_t rank, st
   for (const Sample& s : samples(run)) {
     const std::int64_t begin = first_row(s.meta.rows(), rank, world);
     const std::int64_t end = first_row(s.meta.rows(), rank + 1, world);
+    if (begin == end) continue;
     const auto part = std::span(s.bytes).subspan(static_cast<std::size_t>(begin) * s.meta.row_bytes(),
                                                  static_cast<std::size_t>(end - begin) * s.meta.row_bytes());
-    w.tensor(s.meta, begin, end, part);
+    w.tensor(s.meta, rows_block(s.meta, begin, end), part);
   }
   return w.finish();
 }

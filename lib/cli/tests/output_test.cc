@@ -10,8 +10,8 @@ namespace fp8::cli {
 namespace {
 
 TEST(Table, AlignsTextAndNumbers) {
-  EXPECT_EQ(table({{"name", "size", "fate"}, {"a", "1.5", "fp8"}, {"longer", "1000", ""}, {"c", "-", "bf16"}}),
-            "name    size  fate\n"
+  EXPECT_EQ(table({{"name", "size", "precision"}, {"a", "1.5", "fp8"}, {"longer", "1000", ""}, {"c", "-", "bf16"}}),
+            "name    size  precision\n"
             "a        1.5  fp8\n"
             "longer  1000\n"
             "c          -  bf16\n");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "divide.h"
 #include "fp8/base/file.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8/dtype/element.h"
@@ -90,7 +91,7 @@ class Convert : public test::FolderTest {
     }
     const std::int64_t begin = rank == 0 ? 0 : shape[0] - 1, end = rank == 0 ? shape[0] - 1 : shape[0];
     std::vector<float> values((end - begin) * meta.row_bytes() / 4, rank == 0 ? 1.0F : 2.0F);
-    writer.tensor(meta, begin, end, std::as_bytes(std::span(values)));
+    writer.tensor(meta, ckpt::rows_block(meta, begin, end), std::as_bytes(std::span(values)));
   }
   std::string out() const { return at("m.h5"); }
 };
@@ -286,6 +287,22 @@ TEST_F(Convert, MergeKeepsTheWholeTrainingState) {
   std::vector<float> moment(16);
   c.read_rows_as_f32("optimizer/v/model.norm.weight", 0, 16, moment);
   EXPECT_EQ(moment, norm);
+}
+
+// Blocks that are split in rows and columns merge into the same bytes as rows.
+TEST_F(Convert, MergeReadsBlocksOfAnyMesh) {
+  const ConvertOptions options{.merge = true, .force = true, .origin = {"fp8-convert", "1", "x"}};
+  const std::string source = training();
+  convert(source, out(), options);
+  const std::string wanted = test::read_file(out());
+  for (const int ranks : {2, 4, 6}) {
+    const std::string boxes = at("boxes" + std::to_string(ranks));
+    test::divide(source, boxes, ranks);
+    EXPECT_EQ(error_of([&] { convert(boxes, at("x.h5"), {}); }),
+              boxes + ": sharded over " + std::to_string(ranks) + " files");
+    convert(boxes, out(), options);
+    EXPECT_TRUE(test::read_file(out()) == wanted) << ranks;
+  }
 }
 
 TEST_F(Convert, WithoutMergeATrainingCheckpointGivesItsWeights) {

@@ -270,7 +270,7 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
         meta.name = full;
         meta.shape = t.shape;
         const std::int64_t half = 5, begin = rank == 0 ? 0 : half, end = rank == 0 ? half : meta.rows();
-        writer.tensor(meta, begin, end,
+        writer.tensor(meta, ckpt::rows_block(meta, begin, end),
                       std::span(t.bytes).subspan(static_cast<std::size_t>(begin) * meta.row_bytes(),
                                                  static_cast<std::size_t>(end - begin) * meta.row_bytes()));
       }

@@ -35,7 +35,7 @@ void write_sample(const std::string& path, std::string_view magic = kCheckpointM
   w.text("config", "{\"a\":1}");
   const auto f = ramp(12);
   w.begin_dataset("weights/a.weight", DType::f32, Shape{4, 3},
-                  {{"fate", std::string("fp8")}, {"offset", Shape{0, 0}}, {"x", 0.5}});
+                  {{"precision", std::string("fp8")}, {"offset", Shape{0, 0}}, {"x", 0.5}});
   w.write(bytes_of(f).first(5));
   w.write(bytes_of(f).subspan(5));
   w.end_dataset();
@@ -60,7 +60,7 @@ TEST_F(RoundTrip, values_shapes_and_attributes) {
   EXPECT_EQ(a.dtype, DType::f32);
   EXPECT_EQ(a.shape, (Shape{4, 3}));
   EXPECT_EQ(a.row_bytes(), 12U);
-  EXPECT_EQ(std::get<std::string>(a.attributes.at("fate")), "fp8");
+  EXPECT_EQ(std::get<std::string>(a.attributes.at("precision")), "fp8");
   EXPECT_EQ(std::get<Shape>(a.attributes.at("offset")), (Shape{0, 0}));
   EXPECT_EQ(std::get<double>(a.attributes.at("x")), 0.5);
   EXPECT_EQ(r.read_as<float>("weights/a.weight"), ramp(12));

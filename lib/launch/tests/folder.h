@@ -30,7 +30,7 @@ class FolderTest : public test::FolderTest {
     ckpt::TensorMeta weight;
     weight.name = "weights/a";
     weight.shape = {1};
-    writer.tensor(weight, 0, 1, bytes);
+    writer.tensor(weight, ckpt::whole_block(weight), bytes);
     ckpt::commit_folder(temporary, path, kind, nullptr, {writer.finish()});
     return path;
   }

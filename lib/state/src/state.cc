@@ -35,10 +35,11 @@ struct OwnRows {
   View to;
   std::int64_t loaded = 0;  // rows that verification has read into `to`
 
-  // Where verification reads rows [begin, end), which are stored as `type`; empty unless all of them are own rows and
-  // need no conversion.
-  std::span<std::byte> destination_of(DType type, std::int64_t begin, std::int64_t end) {
-    if (to.device != device::DeviceType::host || type != to.dtype || begin < rows.begin || end > rows.end) return {};
+  // Where verification reads a block; empty unless it is whole rows, all of them own rows, and needs no conversion.
+  std::span<std::byte> destination_of(const ckpt::TensorMeta& meta, const ckpt::Block& block) {
+    if (to.device != device::DeviceType::host || meta.dtype != to.dtype || !ckpt::is_whole_rows(meta, block)) return {};
+    const std::int64_t begin = block.begin_row(), end = block.end_row();
+    if (begin < rows.begin || end > rows.end) return {};
     loaded += end - begin;
     return bytes_of(to.rows(begin - rows.begin, end - rows.begin));
   }
@@ -145,9 +146,9 @@ std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& 
   if (adapters)
     std::erase_if(tensors, [&](const shard::StateTensor& t) { return t.weight && checkpoint.find(t.name) == nullptr; });
   OwnTensors own = own_tensors(tensors, slots, moments);
-  const auto destination = [&](const ckpt::TensorMeta& meta, std::int64_t begin, std::int64_t end) {
+  const auto destination = [&](const ckpt::TensorMeta& meta, const ckpt::Block& block) {
     const auto it = own.find(meta.name);
-    return it == own.end() ? std::span<std::byte>() : it->second.destination_of(meta.dtype, begin, end);
+    return it == own.end() ? std::span<std::byte>() : it->second.destination_of(meta, block);
   };
   if (auto reason = first_reason(host_comm, [&] { verify_share(host_comm, checkpoint, destination); })) return reason;
   const auto read = [&] {
@@ -184,7 +185,7 @@ ckpt::FileEntry write_shard(const std::vector<shard::StateTensor>& tensors, cons
     ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};
     const model::Parameter& p = table[static_cast<std::size_t>(t.parameter)];
     if (t.weight) meta.precision = std::string(p.precision()), meta.reason = p.reason;
-    writer.tensor(meta, t.rows.begin, t.rows.end, bytes_of(t.values));
+    writer.tensor(meta, ckpt::rows_block(meta, t.rows.begin, t.rows.end), bytes_of(t.values));
   }
   return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "divide.h"
 #include "fp8/json/json.h"
 #include "small_model.h"
 
@@ -88,6 +89,16 @@ class State : public FolderTest {
   const std::vector<model::Parameter> table_ = small_table(model_);
 };
 
+void expect_same_files(const std::string& got, const std::string& wanted) {
+  SCOPED_TRACE(got);
+  const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(got);
+  EXPECT_TRUE(read_file(got + "/manifest.json") == read_file(wanted + "/manifest.json"));
+  for (std::size_t i = 0; i < checkpoint.file_count(); ++i) {
+    const std::string file = std::filesystem::path(checkpoint.file_path(i)).filename();
+    EXPECT_TRUE(read_file(got + "/" + file) == read_file(wanted + "/" + file)) << file;
+  }
+}
+
 // A state saved by P ranks, loaded and saved by Q ranks, is the same files as if Q ranks had saved it at first.
 TEST_F(State, FromAnyNumberOfRanksToAnyAndBackIsTheSameBytes) {
   for (const DType stored : {DType::f32, DType::bf16}) {
@@ -99,15 +110,24 @@ TEST_F(State, FromAnyNumberOfRanksToAnyAndBackIsTheSameBytes) {
         const std::string from = at(type + std::to_string(p)) + "/step-00000003",
                           wanted = at(type + std::to_string(q)) + "/step-00000003",
                           got = reshard(from, q, type + std::to_string(p) + std::to_string(q), stored);
-        SCOPED_TRACE(got);
-        const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(got);
-        EXPECT_EQ(checkpoint.world(), q);
-        EXPECT_TRUE(read_file(got + "/manifest.json") == read_file(wanted + "/manifest.json"));
-        for (std::size_t i = 0; i < checkpoint.file_count(); ++i) {
-          const std::string file = std::filesystem::path(checkpoint.file_path(i)).filename();
-          EXPECT_TRUE(read_file(got + "/" + file) == read_file(wanted + "/" + file)) << file;
-        }
+        EXPECT_EQ(ckpt::Checkpoint::open(got).world(), q);
+        expect_same_files(got, wanted);
       }
+    }
+  }
+}
+
+// Blocks that other meshes write, split in rows and columns, are loaded by ranks of rows, with and without a
+// conversion.
+TEST_F(State, FromBlocksOfAnyMeshIsTheSameBytes) {
+  for (const int ranks : {1, 2, 3}) {
+    const std::string wanted = reshard("", ranks, "wanted" + std::to_string(ranks), DType::bf16),
+                      upcast = reshard(wanted, ranks, "upcast" + std::to_string(ranks), DType::f32);
+    for (const int writers : {1, 2, 4, 7}) {
+      const std::string name = std::to_string(ranks) + "-" + std::to_string(writers), boxes = at("boxes" + name);
+      divide(wanted, boxes, writers);
+      expect_same_files(reshard(boxes, ranks, "same" + name, DType::bf16), wanted);
+      expect_same_files(reshard(boxes, ranks, "float" + name, DType::f32), upcast);
     }
   }
 }

@@ -1,6 +1,6 @@
 /// Reads a checkpoint, a single file or a folder of one file per rank, as whole tensors, any rows at a time. Loading on
 /// another number of ranks, merging and resharding use the same reads. Input is untrusted: files pass the checks of
-/// fp8::h5, blocks of rows must cover each tensor exactly once, and a shard without the digest stated in the manifest
+/// fp8::h5, blocks must cover each tensor exactly once, and a shard without the digest stated in the manifest
 /// is refused on opening. verify() reads every byte. No MPI: each rank opens the checkpoint separately. Users check the
 /// shapes against the model.
 #pragma once
@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "fp8/ckpt/block.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -71,8 +72,8 @@ class Checkpoint {
   /// The tensor of this full name; throws when there is none.
   const TensorMeta& at(std::string_view name) const;
 
-  /// Rows [begin, end) as stored, from all files that hold them, into `out` of exactly (end - begin) x row_bytes()
-  /// bytes.
+  /// Rows [begin, end) as stored, from all files that hold a part of them, into `out` of exactly (end - begin) x
+  /// row_bytes() bytes.
   void read_rows(std::string_view name, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
   /// Reads rows as floats: f32 and bf16 exactly, f64 rounded, FP8 and E8M0 codes as the values that they represent,
   /// without scales. `out` has one float per element.
@@ -84,9 +85,9 @@ class Checkpoint {
   std::size_t file_count() const;
   /// Path of file i.
   std::string file_path(std::size_t i) const;
-  /// Returns the buffer for rows [begin, end) of a tensor: exactly (end - begin) x row_bytes() of host memory, or empty
+  /// Returns the buffer for a block of a tensor, contiguous: host memory of exactly the bytes of its elements, or empty
   /// for none.
-  using Destination = std::function<std::span<std::byte>(const TensorMeta&, std::int64_t begin, std::int64_t end)>;
+  using Destination = std::function<std::span<std::byte>(const TensorMeta&, const Block&)>;
   /// Reads every byte of file i once and checks: its digest against its user block and the manifest, each dataset's
   /// digest, its blocks against the manifest, its values against values_of(). Ranks may divide the files. Throws Error
   /// naming the file and, if known, the tensor. Blocks for which `destination` (may be empty) returns a buffer are

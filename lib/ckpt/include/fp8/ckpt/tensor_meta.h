@@ -24,7 +24,7 @@ std::string_view name_of(FileKind kind);
 FileKind parse_kind(std::string_view name, const std::string& what);
 
 /// Version of the format that this library reads and writes.
-inline constexpr std::int64_t kVersion = 1;
+inline constexpr std::int64_t kVersion = 2;
 
 /// Prefixes of tensor names.
 inline constexpr std::string_view kWeights = "weights/";

@@ -12,6 +12,7 @@
 
 #include "fp8/base/file.h"
 #include "fp8/base/lock.h"
+#include "fp8/ckpt/block.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/json/value.h"
 
@@ -63,19 +64,18 @@ class ModelWriter : public FileWriter {
   void commit(const InvalidTensor& invalid = {});
 };
 
-/// Rows [begin, end) of a tensor.
-struct RowBlock {
-  TensorMeta tensor;       ///< the whole tensor
-  std::int64_t begin = 0;  ///< first row
-  std::int64_t end = 0;    ///< one past the last row
+/// A block of a tensor in a file.
+struct TensorBlock {
+  TensorMeta tensor;  ///< the whole tensor
+  Block block;        ///< what the file holds of it
 };
 
 /// A finished shard, as the manifest records it.
 struct FileEntry {
-  std::string name;              ///< bare name: rank-%05d-of-%05d.h5
-  std::uint64_t bytes = 0;       ///< size of the file
-  std::string digest;            ///< digest of all bytes after the user block, equal to the one in that block
-  std::vector<RowBlock> blocks;  ///< its blocks, in the order of writing
+  std::string name;                 ///< bare name: rank-%05d-of-%05d.h5
+  std::uint64_t bytes = 0;          ///< size of the file
+  std::string digest;               ///< digest of all bytes after the user block, equal to the one in that block
+  std::vector<TensorBlock> blocks;  ///< its blocks, in the order of writing
 };
 
 /// A FileEntry as JSON, for the rank that writes the manifest.
@@ -83,16 +83,17 @@ json::Value to_json(const FileEntry& entry);
 /// Inverse of to_json; throws Error naming `what`.
 FileEntry file_entry_from_json(const json::Value& value, const std::string& what);
 
-/// Writes the file of one rank. A rank skips tensors of which it has no row, so a tensor without rows is in no file.
+/// Writes the file of one rank: at most one block of each tensor. What several ranks hold alike is written by one of
+/// them. A rank skips tensors of which it writes nothing, so a tensor without elements is in no file.
 class ShardWriter : public FileWriter {
  public:
   /// Creates `folder`/rank-%05d-of-%05d.h5; `folder` is the temporary folder. Writes and reads back through `run`.
   ShardWriter(const std::string& folder, std::int64_t rank, std::int64_t world, FileKind kind, PieceRunner run = {});
 
-  /// Begins rows [begin, end) of `meta`, begin < end (begin = 0, end = 1 for a scalar).
-  void begin_tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end);
-  /// A whole block at once; does nothing if begin == end.
-  void tensor(const TensorMeta& meta, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
+  /// Begins a block of `meta`, which must not be empty; its bytes follow by write(), contiguous, in storage order.
+  void begin_tensor(const TensorMeta& meta, const Block& block);
+  /// A whole block at once; does nothing if it is empty.
+  void tensor(const TensorMeta& meta, const Block& block, std::span<const std::byte> bytes);
   /// Syncs, drops the page cache, reads back and verifies. `invalid` as in ModelWriter::commit(). No call may follow.
   FileEntry finish(const InvalidTensor& invalid = {});
 };
