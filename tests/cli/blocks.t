@@ -17,7 +17,7 @@ for ranks in 2 4 7; do
   ok "$ranks: blocks of $ranks ranks verify" fp8-info $boxes --verify
   ok "$ranks: their tensors are those of the rows" fp8-info $boxes --diff rows
   ok "$ranks: they merge" fp8-convert $boxes --merge -o boxes.h5 -f
-  is "$ranks: into the same weights and moments" "$(fp8-info boxes.h5 --diff rows.h5 >out && tail -1 out)" "$(fp8-info rows.h5 --diff rows.h5 | tail -1)"
+  ok "$ranks: into the same weights and moments" fp8-info boxes.h5 --diff rows.h5
   mv boxes-$ranks run
   ok "$ranks: a run goes on from them" $train --steps 4
   is "$ranks: with the bytes of the run that had rows" "$(diff -r run/step-00000004 rows-run/step-00000004 && echo equal)" equal
@@ -40,14 +40,15 @@ fp8-info
 fp8-info --verify
 fp8-convert -o x.h5
 fp8-convert --merge -o x.h5
-fp8-quantize -o x.h5
+fp8-quantize --scaling tensor -o x.h5
 fp8-export -o x
 fp8-eval --data d.h5
-fp8-generate --prompt a
+fp8-generate a
 fp8-inspect --data d.h5
 fp8-step --data d.h5 --out x --steps 1
 TABLE
 fp8-resume run-1 --print >out 2>err
-is "a run of version 1 has no checkpoint to resume from" "$? $(grep -c 'version 1 of the checkpoint format is not known (2 is)' err)" "1 1"
+is "a run of version 1 has no checkpoint to resume from" "$? $(tail -1 err)" \
+  "1 fp8-resume: run-1: no checkpoint to resume from; the newest: run-1/step-00000001/manifest.json: version 1 of the checkpoint format is not known (2 is)"
 is "the refused commands leave no file" "$(ls -d x x.h5 2>/dev/null)" ""
 done_testing
