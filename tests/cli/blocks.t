@@ -25,6 +25,17 @@ for ranks in 2 4 7; do
 done
 is "two dimensions are split" "$(grep -c '"blocks":\[\[0,\[0,0\],\[[0-9]*,[0-9]*\]\],\[1,\[0,[1-9]' boxes-4/step-00000002/manifest.json | sed 's/[1-9][0-9]*/many/')" many
 
+while read -r name reason; do
+  mkdir "$name" && cp "$SRC/tests/fuzz/corpus/manifest/boxes-$name.json" "$name/manifest.json"
+  fp8-info "$name" >out 2>err
+  is "$name: blocks that are no tensor are refused" "$? $(cat out err)" "2 fp8-info: $name/manifest.json: b: $reason"
+done <<TABLE
+overlap element [3,2] is in two blocks
+hole element [4,3] is in no block
+rank offset and extent of a block have lengths 1 and 2, the shape of the tensor 2
+far a block with offset 9223372036854775807 and extent 9223372036854775807 is outside dimension 0, which has 7
+TABLE
+
 mkdir -p old run-1/step-00000001
 cp "$SRC/tests/fuzz/corpus/manifest/version-1.json" old/manifest.json
 cp old/manifest.json run-1/step-00000001

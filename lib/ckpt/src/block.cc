@@ -30,9 +30,8 @@ bool is_whole_rows(const TensorMeta& meta, const Block& block) {
 void check_block(const TensorMeta& meta, const Block& block, const std::string& what) {
   const std::size_t rank = meta.shape.size();
   if (block.offset.size() != rank || block.extent.size() != rank)
-    throw Error(what + ": a block has " + std::to_string(block.offset.size()) + " offsets and " +
-                std::to_string(block.extent.size()) + " extents in a tensor of " + std::to_string(rank) +
-                " dimensions");
+    throw Error(what + ": offset and extent of a block have lengths " + std::to_string(block.offset.size()) + " and " +
+                std::to_string(block.extent.size()) + ", the shape of the tensor " + std::to_string(rank));
   for (std::size_t d = 0; d < rank; ++d) {
     const std::int64_t offset = block.offset[d], extent = block.extent[d];
     if (offset < 0 || extent < 0 || extent > meta.shape[d] - offset)

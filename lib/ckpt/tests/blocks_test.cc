@@ -171,7 +171,8 @@ TEST_F(Blocks, of_a_tensor_are_checked_when_they_are_written) {
   const Sample s = sample("weights/w", DType::f32, {7, 4}), scalar = sample("s", DType::f32, {});
   const auto refused = [&](const Block& block) { return error_of([&] { w.begin_tensor(s.meta, block); }); };
   const std::string place = temporary + "/rank-00000-of-00001.h5: /weights/w: ";
-  EXPECT_EQ(refused({{0}, {7}}), place + "a block has 1 offsets and 1 extents in a tensor of 2 dimensions");
+  EXPECT_EQ(refused({{0}, {7}}),
+            place + "offset and extent of a block have lengths 1 and 1, the shape of the tensor 2");
   EXPECT_EQ(refused({{4, 0}, {4, 4}}),
             place + "a block with offset 4 and extent 4 is outside dimension 0, which has 7");
   EXPECT_EQ(refused({{0, -1}, {7, 4}}),
@@ -240,12 +241,12 @@ TEST_F(WrongBlocks, outside_their_tensor) {
   EXPECT_HOLDS(with(3, "weights/embed", {{kFar, 2}, {kFar, 2}}), embed + outside);
   EXPECT_HOLDS(with(3, "weights/embed", {{-kFar - 1, 2}, {kFar, 2}}), embed + outside);
   EXPECT_EQ(with(3, "weights/embed", {{4}, {3}}),
-            embed + "a block has 1 offsets and 1 extents in a tensor of 2 dimensions");
+            embed + "offset and extent of a block have lengths 1 and 1, the shape of the tensor 2");
   EXPECT_EQ(with(3, "weights/embed", {{4, 2}, {3, 2, 1}}),
-            embed + "a block has 2 offsets and 3 extents in a tensor of 2 dimensions");
+            embed + "offset and extent of a block have lengths 2 and 3, the shape of the tensor 2");
   EXPECT_EQ(with(3, "weights/embed", {{4, 2}, {3, 0}}), embed + "a block is empty");
   EXPECT_EQ(with(3, "step_scale", {{0}, {1}}),
-            at("a") + ": step_scale: a block has 1 offsets and 1 extents in a tensor of 0 dimensions");
+            at("a") + ": step_scale: offset and extent of a block have lengths 1 and 1, the shape of the tensor 0");
 }
 
 // Two blocks of one shape change places in the manifest: only the attributes of the files tell.
