@@ -1,9 +1,10 @@
-// Whether blocks cover a tensor exactly once. Let f be the number of blocks that have an element. The mixed difference
-// of f over all dimensions is a sum of signed units at the corners of the blocks, plus where an even number of
-// coordinates is past the end of the block and minus where an odd number is, and it determines f. So f is 1 everywhere
-// if the units of the blocks and those of the whole tensor with the opposite sign cancel at each point. Where the sum
-// is not 0 for the first time in storage order, every sum before it is 0, so that it is f - 1 at this element, the
-// first that is in two blocks or in none. n blocks take n log n time, however they overlap.
+// Whether blocks cover a tensor exactly once. Let f be, for each element, the number of blocks that contain it. The
+// mixed difference of f over all dimensions determines f; it is a sum of units at the corners of the blocks, positive
+// where an even number of coordinates is one past the end of the block, else negative. So f is 1 everywhere exactly if,
+// at each point, the units of the blocks cancel those of the whole tensor with the opposite sign. The first point in
+// storage order at which they do not is the first element with f != 1, and the rest there is f - 1, because f is the
+// sum of the units at all points up to an element, and those before this one are 0. n blocks take n log n time in any
+// arrangement.
 #include <algorithm>
 #include <array>
 
