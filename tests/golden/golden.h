@@ -78,7 +78,7 @@ class Model {
       : source_(folder),
         device_(device),
         comm_(comm::solo()),
-        model_(device_.context(), *comm_, spec_of(compute, recipe, emulate, accumulation, gemms),
+        model_(device_.context(), comm::Mesh(*comm_), spec_of(compute, recipe, emulate, accumulation, gemms),
                device::Arena(std::size_t{device == device::DeviceType::host ? 64U : 512U} << 20, device)) {
     test::fill_masters(model_, [&](int number, std::int64_t begin, std::int64_t end) {
       const model::Parameter& p = store().table()[static_cast<std::size_t>(number)];

@@ -66,7 +66,7 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   shard::ModelSpec spec{config, model::parameter_table(config), {}};
   for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
   spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2}};
-  shard::ShardedModel model(gpu.context(), *comm, spec,
+  shard::ShardedModel model(gpu.context(), comm::Mesh(*comm), spec,
                             device::Arena(std::size_t{128} << 20, device::DeviceType::cuda));
   test::fill_masters(model, [&](int number, std::int64_t begin, std::int64_t end) {
     const std::int64_t cols = model.store.table()[static_cast<std::size_t>(number)].cols();

@@ -10,7 +10,7 @@ import itertools
 import subprocess
 import sys
 
-FLAGS = ["zero", "recompute", "master", "moments"]
+FLAGS = ["zero", "recompute", "master", "moments", "reduce-dtype"]
 
 
 def choices(tool: str, flag: str) -> list[str]:
@@ -27,7 +27,7 @@ def factors(tool: str) -> list[list[str]]:
     """The flags for each value of each setting. Recipes are combined with --precision fp8 only."""
     precisions = [f"--precision {p}" for p in choices(tool, "precision") if p != "fp8"]
     recipes = [f"--precision fp8 --recipe {r}" for r in choices(tool, "recipe")]
-    return [precisions + recipes] + [[f"--{f} {v}" for v in choices(tool, f)] for f in FLAGS] + [["", "--async-save"]]
+    return [precisions + recipes] + [[f"--{f} {v}" for v in choices(tool, f)] for f in FLAGS] + [["", "--async-save"], ["", "--dp-replicate 2"]]
 
 
 Cell = tuple[int, str]

@@ -55,8 +55,8 @@ inline float odd_value(int number, std::int64_t i) {
 inline float whole_value(int number, std::int64_t i) { return static_cast<float>((i * 5 + number * 3) % 7 - 3); }
 
 /// Bytes of a model alone, without those of a step, from a dry run.
-inline std::size_t model_bytes(comm::Communicator& device_comm, const shard::ModelSpec& spec) {
-  const shard::ShardedModel dry({}, device_comm, spec, device::Arena());
+inline std::size_t model_bytes(const comm::Mesh& mesh, const shard::ModelSpec& spec) {
+  const shard::ShardedModel dry({}, mesh, spec, device::Arena());
   return dry.arena.peak();
 }
 
@@ -64,9 +64,12 @@ inline std::size_t model_bytes(comm::Communicator& device_comm, const shard::Mod
 struct Kit : shard::ShardedModel {
   Kit(comm::Communicator& device_comm, const hf::ModelConfig& config, const std::vector<model::Parameter>& table,
       const shard::StoreOptions& options, model::Recompute recompute = model::Recompute::none)
-      : Kit(device_comm, shard::ModelSpec{config, table, options, recompute}) {}
-  Kit(comm::Communicator& device_comm, const shard::ModelSpec& spec)
-      : Kit(device_comm, spec, model_bytes(device_comm, spec)) {}
+      : Kit(comm::Mesh(device_comm), config, table, options, recompute) {}
+  Kit(const comm::Mesh& mesh, const hf::ModelConfig& config, const std::vector<model::Parameter>& table,
+      const shard::StoreOptions& options, model::Recompute recompute = model::Recompute::none)
+      : Kit(mesh, shard::ModelSpec{config, table, options, recompute}) {}
+  Kit(comm::Communicator& device_comm, const shard::ModelSpec& spec) : Kit(comm::Mesh(device_comm), spec) {}
+  Kit(const comm::Mesh& mesh, const shard::ModelSpec& spec) : Kit(mesh, spec, model_bytes(mesh, spec)) {}
 
   /// Fills every master: `value(parameter, element)`.
   void fill(float (*value)(int, std::int64_t)) {
@@ -82,8 +85,8 @@ struct Kit : shard::ShardedModel {
 
  private:
   static constexpr std::size_t kForSteps = std::size_t{4} << 20;
-  Kit(comm::Communicator& device_comm, const shard::ModelSpec& spec, std::size_t bytes)
-      : shard::ShardedModel({}, device_comm, spec, device::Arena(bytes + kForSteps, device::DeviceType::host)),
+  Kit(const comm::Mesh& mesh, const shard::ModelSpec& spec, std::size_t bytes)
+      : shard::ShardedModel({}, mesh, spec, device::Arena(bytes + kForSteps, device::DeviceType::host)),
         planned(bytes) {}
 };
 

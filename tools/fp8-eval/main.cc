@@ -22,12 +22,12 @@ int evaluate(const cli::Command& command, const cli::Arguments& arguments, comm:
   settings::EvalConfig config;
   comm::agree(host_comm, [&] {
     config = settings::eval_config(arguments);
-    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
+    if (comm::is_writer(host_comm)) named = model::resolve_checkpoint_argument(named);
   });
   config.model = host_comm.all_gather(named)[0];
   cli::Output out;
   const bool lines = cli::stdout_is_terminal() && !arguments.flag("json");
-  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-eval");
+  cli::Progress progress(arguments.flag("quiet") || !comm::is_writer(host_comm), "fp8-eval");
   std::vector<json::Value> evaluations;
   state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {

@@ -21,11 +21,11 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
   settings::InspectConfig config;
   comm::agree(host_comm, [&] {
     config = settings::inspect_config(arguments);
-    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(named);
+    if (comm::is_writer(host_comm)) named = model::resolve_checkpoint_argument(named);
   });
   config.model = host_comm.all_gather(named)[0];
   cli::Output out;
-  cli::Progress progress(arguments.flag("quiet") || host_comm.rank() != 0, "fp8-inspect");
+  cli::Progress progress(arguments.flag("quiet") || !comm::is_writer(host_comm), "fp8-inspect");
   const bool json = arguments.flag("json");
   std::vector<json::Value> records;  // records for the table
   state::Hooks hooks;

@@ -53,7 +53,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   config.flags = flags;
   if (print) {
     flags = train::printed_config(config, host_comm);
-    if (host_comm.rank() == 0) out.line(json::dump(flags, 2));
+    if (comm::is_writer(host_comm)) out.line(json::dump(flags, 2));
     return static_cast<int>(Exit::done);
   }
   const std::int64_t timeout = flags.as_object().get_int("timeout", "--timeout");
@@ -61,14 +61,14 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
     train::watch_ranks(host_comm, "fp8-step", timeout);  // set in the config file
   std::string named = config.model;
   comm::agree(host_comm, [&] {
-    if (host_comm.rank() == 0) named = model::resolve_checkpoint_argument(config.model);
+    if (comm::is_writer(host_comm)) named = model::resolve_checkpoint_argument(config.model);
   });
   config.model = host_comm.all_gather(named)[0];
   config.tool_version = origin.version;
   config.command = origin.command;
   const bool quiet = given.flag("quiet");
   const bool lines = cli::stdout_is_terminal() && !given.flag("json");
-  cli::Progress progress(quiet || host_comm.rank() != 0, "fp8-step");
+  cli::Progress progress(quiet || !comm::is_writer(host_comm), "fp8-step");
   state::Hooks hooks;
   hooks.record = [&](const json::Value& record) {
     progress.done();

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "comm_cases.h"
-#include "fp8/comm/device.h"
+#include "fp8/comm/mesh.h"
 
 namespace fp8::comm {
 namespace {
@@ -14,6 +14,34 @@ TEST(Solo, DoesAllThatACommunicatorDoes) {
   EXPECT_EQ(group->rank(), 0);
   EXPECT_EQ(group->size(), 1);
   check_communicator(*group);
+}
+
+// rank = ((stage x dp_replicate + replicate) x dp_shard + shard) x tp + t.
+TEST(Mesh, GroupsDifferAlongTheirDimensionsOnly) {
+  const MeshShape shape{2, 3, 2, 1, 2};
+  EXPECT_EQ(shape.ranks(), 24);
+  for (int stage = 0; stage < 2; ++stage)
+    for (int replicate = 0; replicate < 2; ++replicate)
+      for (int part = 0; part < 3; ++part)
+        for (int t = 0; t < 2; ++t) {
+          const auto rank = [](int s, int r, int p, int u) { return ((s * 2 + r) * 3 + p) * 2 + u; };
+          const int mine = rank(stage, replicate, part, t);
+          EXPECT_EQ(first_of_group(shape, mine, 0), mine);
+          EXPECT_EQ(first_of_group(shape, mine, kTp), rank(stage, replicate, part, 0));
+          EXPECT_EQ(first_of_group(shape, mine, kDpShard), rank(stage, replicate, 0, t));
+          EXPECT_EQ(first_of_group(shape, mine, kDpReplicate), rank(stage, 0, part, t));
+          EXPECT_EQ(first_of_group(shape, mine, kDpReplicate + kDpShard), rank(stage, 0, 0, t));
+          EXPECT_EQ(first_of_group(shape, mine, kPp + kTp), rank(0, replicate, part, 0));
+        }
+}
+
+TEST(Mesh, NeedsAsManyRanksAsItHas) {
+  const std::unique_ptr<Communicator> group = solo();
+  EXPECT_THROW(Mesh(*group, {2, 1}), Error);
+  const Mesh one(*group);
+  EXPECT_EQ(&one.shards(), group.get());
+  EXPECT_EQ(&one.replicas(), group.get());
+  EXPECT_EQ(one.data_parts(), 1);
 }
 
 TEST(OnDevice, OfTheHostIsTheHostsOwn) {

@@ -84,7 +84,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   Activity activity(all.journal, static_cast<int>(spec.config.num_hidden_layers));
   activity.begin(config.precision.recipe_text());
   spec.observer = &activity;
-  const RankAmaxes amaxes(device.device_comm());
+  const RankAmaxes amaxes(device.mesh().all());
   if (all.host_comm.size() > 1) spec.store.fp8.amax_reducer = &amaxes;
   InspectedModel inspected(setup, all, device, spec, &collector);
   const gemm::Counts gemms = inspected.compute(setup, all);
@@ -100,7 +100,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
 bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all) {
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
-  const train::DeviceSetup device(config.device, setup.config.precision, all.host_comm);
+  const train::DeviceSetup device(config.device, setup.config.precision, comm::Mesh(all.host_comm));
   measure_operands(setup, all, device);
   if (!config.sensitivity && !config.recommend) return true;
   const LossChanges measured = measure_sensitivity(setup, all, device);
@@ -118,7 +118,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
-    if (config.recommend && host_comm.rank() == 0) check_recommendation(config, checkpoint);
+    if (config.recommend && comm::is_writer(host_comm)) check_recommendation(config, checkpoint);
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
     recipes = settings::fitting_recipes(config, checkpoint, notes);
     if (config.bisection) {

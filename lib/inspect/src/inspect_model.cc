@@ -72,19 +72,18 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
   comm::Communicator& host_comm = all.host_comm;
   const settings::InspectConfig& config = setup.config;
   comm::agree(host_comm, [&] {
-    const shard::MemoryPlan plan =
-        shard::plan_memory(device.context(), device.device_comm(), spec, setup.shape, setup.shape);
-    model.emplace(device.context(), device.device_comm(), spec, plan);
+    const shard::MemoryPlan plan = shard::plan_memory(device.context(), device.mesh(), spec, setup.shape, setup.shape);
+    model.emplace(device.context(), device.mesh(), spec, plan);
     if (collector != nullptr) collector->pause();
     scalars = device::Buffer(sizeof(train::StepScalars), device.type(), "scalars of a step");
     batches.emplace(1, config.batch_size, setup.eval.length, setup.sampler->separate());
-    targets = batches->read(*setup.sampler, config.step - 1, host_comm.rank(), host_comm.size());
+    targets = batches->read(*setup.sampler, config.step - 1, device.mesh().data_index(), device.mesh().data_parts());
   });
   if (const auto damage = train::load_model(*model, host_comm, all.checkpoint, config.precision))
     throw comm::AgreedError(*damage);
   host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
   if (targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
-  env.emplace(train::StepEnvironment{*model, host_comm, device.device_comm(), scalars, {}, collector});
+  env.emplace(train::StepEnvironment{*model, host_comm, scalars, {}, collector});
   if (model->store.needs_calibration()) train::calibrate(*env, *batches, targets);
 }
 
@@ -100,8 +99,9 @@ gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection&
 }
 
 void InspectedModel::read_batch(const RecipeSetup& setup, const Inspection& all, std::int64_t number) {
+  const comm::Mesh& mesh = model->store.mesh();
   comm::agree(all.host_comm, [&] {
-    batches->read(*setup.sampler, setup.config.step - 1 + number, all.host_comm.rank(), all.host_comm.size());
+    batches->read(*setup.sampler, setup.config.step - 1 + number, mesh.data_index(), mesh.data_parts());
   });
 }
 

@@ -143,7 +143,7 @@ bool recommend(const RecipeSetup& setup, const Inspection& all, const train::Dev
     const settings::PrecisionConfig precision = precision_with(chosen, setup);
     change = change_under(precision, setup, all, device, measured);
     comm::agree(all.host_comm, [&] {
-      if (all.host_comm.rank() == 0) write(settings::configuration_of(precision), config);
+      if (comm::is_writer(all.host_comm)) write(settings::configuration_of(precision), config);
     });
   }
   json::Value record = json::object({{"type", "recommendation"},

@@ -25,6 +25,10 @@ void norm_backward(const Context& ctx, const View& dy, const View& x, const View
 
 void add(const Context& ctx, const View& a, const View& b, const View& out) { add_cuda(CudaLauncher(ctx), a, b, out); }
 
+void sum_terms(const Context& ctx, const View& terms, const View& out) {
+  sum_terms_cuda(CudaLauncher(ctx), terms, out);
+}
+
 void copy(const Context& ctx, const View& in, const View& out) { copy_cuda(CudaLauncher(ctx), in, out); }
 
 void zero(const Context& ctx, const View& x) { zero_cuda(CudaLauncher(ctx), x); }

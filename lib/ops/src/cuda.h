@@ -42,6 +42,7 @@ void norm_backward(const Context& ctx, const View& dy, const View& x, const View
 
 /// See add(), copy(), zero(), swiglu_forward() and so on.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
+void sum_terms(const Context& ctx, const View& terms, const View& out);
 void copy(const Context& ctx, const View& in, const View& out);
 void zero(const Context& ctx, const View& x);
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax);

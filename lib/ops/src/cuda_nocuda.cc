@@ -15,6 +15,7 @@ void norm_backward(const Context&, const View&, const View&, const View&, const 
   no_cuda();
 }
 void add(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void sum_terms(const Context&, const View&, const View&) { no_cuda(); }
 void copy(const Context&, const View&, const View&) { no_cuda(); }
 void zero(const Context&, const View&) { no_cuda(); }
 void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_cuda(); }

@@ -3,6 +3,7 @@
 #include "fp8/ops/elementwise.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 
@@ -211,6 +212,30 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
     parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
       loops.add(runs.start(a_rows, a, i), runs.start(b_rows, b, i), runs.start(out_rows, out, i), runs.length(i));
     });
+  });
+}
+
+void sum_terms(const Context& ctx, const View& terms, const View& out) {
+  constexpr const char* kOp = "sum terms";
+  need_device(ctx, kOp, terms, out);
+  need(terms.rank == 2 && terms.shape[0] > 0 && terms.size() == terms.shape[0] * out.size(), kOp, "shapes differ");
+  need(terms.dtype == DType::bf16 && out.dtype == DType::f32, kOp, "terms must be bf16 and the sum f32");
+  need(terms.contiguous() && out.contiguous(), kOp, "not contiguous");
+  if (ctx.dry || out.size() == 0) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(terms, out), flops_of(terms, 1));
+  if (ctx.device == DeviceType::cuda) return cuda::sum_terms(ctx, terms, out);
+  const std::int64_t count = terms.shape[0], n = out.size();
+  const Runs runs(out, true);
+  parallel_for(runs.count, runs.columns, [&](std::int64_t i) {
+    std::array<float, Runs::kChunk> term;
+    const std::int64_t length = runs.length(i);
+    const dtype::Bf16* from = terms.as<const dtype::Bf16>() + i * Runs::kChunk;
+    float* to = out.as<float>() + i * Runs::kChunk;
+    row_loops<dtype::Bf16>().to_f32(from, to, length);
+    for (std::int64_t t = 1; t < count; ++t) {
+      row_loops<dtype::Bf16>().to_f32(from + t * n, term.data(), length);
+      row_loops<float>().add(to, term.data(), to, length);
+    }
   });
 }
 

@@ -46,6 +46,35 @@ void add_cuda(const Launcher& launch, const View& a, const View& b, const View& 
   });
 }
 
+struct SumTerms {
+  const dtype::Bf16* terms;
+  float* out;
+  std::int64_t count, n;  // terms, and elements of each
+  struct Row {
+    const dtype::Bf16* terms;
+    float* out;
+    std::int64_t count, n;
+    template <int W>
+    __device__ void at(std::int64_t c) const {
+      Group<float, W> sum = load_floats<W>(terms + c);
+      for (std::int64_t t = 1; t < count; ++t) {
+        const Group<float, W> term = load_floats<W>(terms + t * n + c);
+        FP8_UNROLL
+        for (int j = 0; j < W; ++j) sum.at[j] += term.at[j];
+      }
+      store_floats<W>(out + c, sum);
+    }
+  };
+  __device__ Row row(std::int64_t) const { return {terms, out, count, n}; }
+};
+
+// Views checked by sum_terms().
+template <class Launcher>
+void sum_terms_cuda(const Launcher& launch, const View& terms, const View& out) {
+  const SumTerms op{terms.as<const dtype::Bf16>(), out.as<float>(), terms.shape[0], out.size()};
+  for_each(launch, "sum terms", op, 1, out.size(), packs(terms) && packs(out));
+}
+
 template <int W, class A, class B>
 __device__ inline void convert(const A* from, B* to) {
   store_floats<W>(to, load_floats<W>(from));

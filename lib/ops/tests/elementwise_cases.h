@@ -43,6 +43,27 @@ void addition(Device& device) {
   });
 }
 
+/// Sums of one to five bf16 terms, in order.
+template <class Device>
+void summing_terms(Device& device) {
+  for (const Size size : kSizes) {
+    const Host host;
+    const std::int64_t count = std::min<std::int64_t>(size.rows, 5), n = size.columns;
+    const Matrix terms(DType::bf16, count, n, Layout::contiguous, 1, 1e5), out(DType::f32, 1, n, Layout::contiguous, 2);
+    const View to = out.view.reshaped({n}), dout = device.put(to);
+    device.sum_terms(device.put(terms.view), dout);
+    sum_terms(host, terms.view, to);
+    expect_same(device, dout, to, 0, name_of(DType::bf16, count, n, Layout::contiguous));
+    const Values values = read(terms.view);
+    for (std::int64_t i = 0; i < n; ++i) {
+      float sum = 0;
+      for (std::int64_t t = 0; t < count; ++t) sum += static_cast<float>(values[static_cast<std::size_t>(t * n + i)]);
+      ASSERT_EQ(to.as<float>()[i], sum) << count << " terms of " << n << ", " << i;
+    }
+    device.clear();
+  }
+}
+
 /// Dropout, also in place, of rows that do not begin at multiples of four elements.
 template <class Device>
 void dropping(Device& device) {

@@ -13,6 +13,7 @@ namespace {
 
 struct ShimElementwise : ShimMemory {
   void add(const View& a, const View& b, const View& out) { add_cuda(launch, a, b, out); }
+  void sum_terms(const View& terms, const View& out) { sum_terms_cuda(launch, terms, out); }
   void copy(const View& in, const View& out) { copy_cuda(launch, in, out); }
   void zero(const View& x) { zero_cuda(launch, x); }
   void swiglu_forward(const View& gate_up, const View& h, const Amax& amax = {}) {
@@ -45,6 +46,10 @@ struct ShimElementwise : ShimMemory {
 TEST(ElementwiseCuda, AdditionEqualsTheHosts) {
   ShimElementwise device;
   cases::addition(device);
+}
+TEST(ElementwiseCuda, SumOfTermsEqualsTheHosts) {
+  ShimElementwise device;
+  cases::summing_terms(device);
 }
 TEST(ElementwiseCuda, CopyEqualsTheHosts) {
   ShimElementwise device;

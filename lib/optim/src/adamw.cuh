@@ -180,6 +180,21 @@ void add_sums_cuda(const Launcher& launch, const float* x, std::int64_t n, doubl
   launch("sums: total", dim3(1), dim3(kSumThreads), total_kernel<double>, partial, pieces, total);
 }
 
+template <class T>
+__global__ void in_order_kernel(const T* values, std::int64_t n, T* total) {
+  if (threadIdx.x != 0) return;
+  T sum = *total;
+  for (std::int64_t i = 0; i < n; ++i) sum += values[i];
+  *total = sum;
+}
+
+// total += the values, by one thread: they are as many as a model has parameters.
+template <class Launcher>
+void add_in_order_cuda(const Launcher& launch, std::span<const double> values, double* total) {
+  launch("sum in order", dim3(1), dim3(device::kWarp), in_order_kernel<double>, values.data(),
+         static_cast<std::int64_t>(values.size()), total);
+}
+
 template <class Sum>
 __global__ void gate_kernel(const Sum* loss, const Sum* square_sum, Sum clip, Gate* gate) {
   if (threadIdx.x == 0) *gate = gate_of(*loss, sqrt(*square_sum), clip);

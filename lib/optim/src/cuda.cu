@@ -27,6 +27,10 @@ void add_squares(const Context& ctx, const View& x, double* total) { add_sums_of
 
 void add_sum(const Context& ctx, const View& x, double* total) { add_sums_of<Itself>(ctx, x, total); }
 
+void add_in_order(const Context& ctx, std::span<const double> values, double* total) {
+  if (!ctx.dry) add_in_order_cuda(CudaLauncher(ctx), values, total);
+}
+
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
   if (!ctx.dry) set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
 }

@@ -12,6 +12,8 @@ void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings
 void add_squares(const Context& ctx, const View& x, double* total);
 /// See optim::add_sum.
 void add_sum(const Context& ctx, const View& x, double* total);
+/// See optim::add_in_order.
+void add_in_order(const Context& ctx, std::span<const double> values, double* total);
 /// See optim::set_gate.
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate);
 

@@ -8,6 +8,7 @@ using device::no_cuda;
 void adamw(const Context&, const AdamwBlock&, const Settings&, const Scalars&) { no_cuda(); }
 void add_squares(const Context&, const View&, double*) { no_cuda(); }
 void add_sum(const Context&, const View&, double*) { no_cuda(); }
+void add_in_order(const Context&, std::span<const double>, double*) { no_cuda(); }
 void set_gate(const Context&, const double*, const double*, double, Gate*) { no_cuda(); }
 
 }  // namespace fp8::optim::cuda

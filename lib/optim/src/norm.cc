@@ -41,6 +41,12 @@ void add_squares(const Context& ctx, const View& x, double* total) {
   *total += sum;
 }
 
+void add_in_order(const Context& ctx, std::span<const double> values, double* total) {
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_in_order(ctx, values, total);
+  if (ctx.dry) return;
+  for (const double value : values) *total += value;
+}
+
 void add_sum(const Context& ctx, const View& x, double* total) {
   check(ctx, x);
   if (ctx.device == device::DeviceType::cuda) return cuda::add_sum(ctx, x, total);

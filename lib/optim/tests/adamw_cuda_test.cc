@@ -75,6 +75,19 @@ TEST(SumsCuda, MatchTheHostToRounding) {
   }
 }
 
+TEST(SumsCuda, OfFewValuesAreInTheirOrder) {
+  for (const std::size_t n : {0, 1, 3, 700}) {
+    std::vector<double> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = (i % 2 == 0 ? 1e16 : 1.0) + static_cast<double>(i);
+    double device = 0.5, host = 0.5, want = 0.5;
+    add_in_order_cuda(Launcher(), values, &device);
+    add_in_order({}, values, &host);
+    for (const double value : values) want += value;
+    EXPECT_EQ(device, want) << n;
+    EXPECT_EQ(host, want) << n;
+  }
+}
+
 TEST(GateCuda, MatchesTheHost) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const double clip : {0.0, 0.5, 1e9})

@@ -340,7 +340,12 @@ void add_lora(Rows& rows) {
 void add_sharding(Rows& rows) {
   using model::Recompute;
   add(rows, "Sharding and memory", kStep, Resume::free,
-      {choice("zero", "3", {{"1", 1}, {"2", 2}, {"3", 3}},
+      {whole("dp-replicate", "1", 1, "copies of the sharded parameters, each for a part of the samples",
+             &R::dp_replicate),
+       whole("dp-shard", "", 1, "ranks that share a copy of the parameters [all ranks / --dp-replicate]", &R::dp_shard),
+       choice("reduce-dtype", "f32", {{"f32", DType::f32}, {"bf16", DType::bf16}},
+              "format in which gradients travel between ranks; they are added in f32", &R::reduce),
+       choice("zero", "3", {{"1", 1}, {"2", 2}, {"3", 3}},
               "what is sharded over ranks (1: master weights and moments, 2: also gradients, 3: also compute weights)",
               &R::zero)
            .metavar("STAGE"),

@@ -42,18 +42,16 @@ ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
 
 }  // namespace
 
-ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                           device::Arena memory)
+ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
       decoder(spec.config, spec.decoder()),
-      store(ctx, device_comm, spec.config, spec.table, spec.store) {
+      store(ctx, mesh, spec.config, spec.table, spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
 }
 
-ShardedModel::ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                           const MemoryPlan& plan)
-    : ShardedModel(at, device_comm, with_logits(spec, plan.logit_bytes), plan.allocate()) {}
+ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const MemoryPlan& plan)
+    : ShardedModel(at, mesh, with_logits(spec, plan.logit_bytes), plan.allocate()) {}
 
 model::Batch on_device(const Context& ctx, const model::Batch& batch) {
   const auto copy = [&](const View& v) { return v.empty() ? View{} : tensor::to_device(ctx, v, "activations"); };
@@ -67,9 +65,9 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch) {
 namespace {
 
 // plan_memory() with the logits of the spec.
-MemoryPlan plan_once(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                     const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
-  ShardedModel dry(at, device_comm, spec, device::Arena());
+MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                     const BatchShape& evaluated, const BatchShape& sampled) {
+  ShardedModel dry(at, mesh, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
   const auto batch_of = [&](const BatchShape& shape) {
@@ -112,7 +110,7 @@ MemoryPlan plan_once(const Context& at, comm::Communicator& device_comm, const M
     dry.store.end_calibration(ctx);
   }
   const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
-                              : device_comm.size() > 1               ? kCudaContext + kNcclBuffers
+                              : mesh.all().size() > 1                ? kCudaContext + kNcclBuffers
                                                                      : kCudaContext;
   return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device,
           spec.logit_bytes};
@@ -129,10 +127,10 @@ MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
   }
 }
 
-MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled) {
+MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                       const BatchShape& evaluated, const BatchShape& sampled) {
   return plan_fitting(at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
-    return plan_once(at, device_comm, with_logits(spec, logit_bytes), trained, evaluated, sampled);
+    return plan_once(at, mesh, with_logits(spec, logit_bytes), trained, evaluated, sampled);
   });
 }
 

@@ -1,66 +1,86 @@
 // The list of state tensors, and their copy in host memory.
 #include "fp8/shard/state_tensors.h"
 
-#include <array>
-
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/ops/norm.h"
 
 namespace fp8::shard {
 namespace {
 
-// A tensor that a checkpoint holds for every parameter.
-struct Section {
-  std::string_view prefix;  // begin of the name in the file
-  View ParameterShard::*values;
-  bool weight;
-};
-
-constexpr std::array<Section, 3> kSections{{{ckpt::kWeights, &ParameterShard::master, true},
-                                            {ckpt::kMomentM, &ParameterShard::m, false},
-                                            {ckpt::kMomentV, &ParameterShard::v, false}}};
-
-}  // namespace
-
-std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
-                                       std::span<const ParameterShard> shards) {
-  std::vector<StateTensor> tensors;
-  for (const Section& section : kSections) {
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      if (!section.weight && !table[i].trainable) continue;
-      StateTensor t{
-          std::string(section.prefix) + table[i].name, table[i].shape, static_cast<int>(i), section.weight, {}, {}};
-      if (!shards.empty()) t.rows = shards[i].rows, t.values = shards[i].*section.values;
-      tensors.push_back(std::move(t));
-    }
-  }
-  return tensors;
+// The rows that a rank saves of those that it holds together with its replicas: each replica saves a part.
+RowRange share_of(const RowRange& rows, const comm::Mesh& mesh) {
+  const RowRange part = rows_of(rows.count(), mesh.replicas().rank(), mesh.replicas().size());
+  return {rows.begin + part.begin, rows.begin + part.end};
 }
 
-std::vector<StateTensor> state_tensors(const ParameterStore& store) {
-  std::vector<StateTensor> tensors = state_tensors(store.table(), store.shards());
-  for (const ParameterShard& o : store.shards()) {
+// A member of each parameter's shard, under a prefix of names.
+StateKind of_parameters(std::string_view prefix, View ParameterShard::*values, bool weight) {
+  return [=](const StateSource& source, std::vector<StateTensor>& tensors) {
+    for (std::size_t i = 0; i < source.table.size(); ++i) {
+      const model::Parameter& p = source.table[i];
+      if (!weight && !p.trainable) continue;
+      StateTensor t{std::string(prefix) + p.name, p.shape, static_cast<int>(i), weight, {}, {}, {}};
+      if (source.store != nullptr) {
+        const ParameterShard& o = source.store->shards()[i];
+        t.rows = o.rows, t.saved = share_of(o.rows, source.store->mesh()), t.values = o.*values;
+      }
+      tensors.push_back(std::move(t));
+    }
+  };
+}
+
+// A tensor that every rank holds.
+void add_whole(const ParameterStore& store, StateTensor t, std::vector<StateTensor>& tensors) {
+  t.rows = {0, t.shape[0]};
+  t.saved = {0, comm::is_writer(store.mesh().all()) ? t.shape[0] : 0};
+  tensors.push_back(std::move(t));
+}
+
+void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
+  if (source.store == nullptr) return;
+  for (const ParameterShard& o : source.store->shards()) {
     if (o.factors.empty()) continue;
     std::vector<std::int64_t> shape{o.factors.shape[0]};
     if (o.factors.rank == 2) shape.push_back(o.factors.shape[1]);
-    const RowRange rows{0, store.rank() == 0 ? shape[0] : 0};
-    tensors.push_back({std::string(ckpt::kScales) + store.table()[static_cast<std::size_t>(o.number)].name, shape,
-                       o.number, true, rows, o.factors, -1, true});
+    const std::string& name = source.table[static_cast<std::size_t>(o.number)].name;
+    add_whole(*source.store, {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
   }
-  for (const ScaleState& s : store.scale_states()) {
-    const auto add = [&](const char* what, const View& values) {
-      const RowRange rows{0, store.rank() == 0 ? values.size() : 0};
-      tensors.push_back(
-          {std::string(ckpt::kFp8) + s.name + what, {values.size()}, s.parameter, false, rows, values, s.index, true});
-    };
-    add("/scale", s.scale);
-    add("/amax_history", s.history);
+}
+
+void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
+  if (source.store == nullptr) return;
+  for (const ScaleState& s : source.store->scale_states()) {
+    const std::string name = std::string(ckpt::kFp8) + s.name;
+    for (const auto& [what, values] : {std::pair{"/scale", s.scale}, std::pair{"/amax_history", s.history}})
+      add_whole(*source.store, {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index}, tensors);
   }
+}
+
+}  // namespace
+
+const std::vector<StateKind>& state_kinds() {
+  static const std::vector<StateKind> kinds{of_parameters(ckpt::kWeights, &ParameterShard::master, true),
+                                            of_parameters(ckpt::kMomentM, &ParameterShard::m, false),
+                                            of_parameters(ckpt::kMomentV, &ParameterShard::v, false), add_factors,
+                                            add_scales};
+  return kinds;
+}
+
+std::vector<StateTensor> state_tensors(const StateSource& source, const std::vector<StateKind>& kinds) {
+  std::vector<StateTensor> tensors;
+  for (const StateKind& kind : kinds) kind(source, tensors);
   return tensors;
 }
 
-Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(state_tensors(store)) {
+std::vector<StateTensor> state_tensors(const ParameterStore& store, const std::vector<StateKind>& kinds) {
+  return state_tensors(StateSource{store.table(), &store}, kinds);
+}
+
+Snapshot::Snapshot(const Context& ctx, const ParameterStore& store, const std::vector<StateKind>& kinds)
+    : kinds_(kinds), tensors_(state_tensors(store, kinds)) {
   for (StateTensor& t : tensors_) {
+    t.values = t.saved_values();
+    t.rows = t.saved;
     const bool never_changes = t.weight && !store.table()[static_cast<std::size_t>(t.parameter)].trainable;
     if (never_changes && ctx.device == device::DeviceType::host) continue;  // refers to the store
     const std::size_t bytes = t.values.bytes();
@@ -77,10 +97,10 @@ Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(s
 
 void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
   const auto copy_one = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
-  const std::vector<StateTensor> from = state_tensors(store);
+  const std::vector<StateTensor> from = state_tensors(store, kinds_);
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i].rows.count() > 0 && from[i].values.data != tensors_[i].values.data)
-      copy_one(ctx, from[i].values, tensors_[i].values);
+    const View saved = from[i].saved_values();
+    if (from[i].saved.count() > 0 && saved.data != tensors_[i].values.data) copy_one(ctx, saved, tensors_[i].values);
   }
 }
 

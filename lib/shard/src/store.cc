@@ -14,7 +14,6 @@
 
 namespace fp8::shard {
 
-using model::UnitGradients;
 using model::UnitWeights;
 using tensor::allocate;
 
@@ -26,27 +25,15 @@ constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block12
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
-// The bytes of a contiguous view on any device.
-Digest digest_of_values(const Context& ctx, const View& v) {
-  if (v.device == device::DeviceType::host) return digest_of({static_cast<const std::byte*>(v.data), v.bytes()});
-  std::vector<std::byte> copy(v.bytes());
-  device::copy_bytes(ctx, copy.data(), device::DeviceType::host, v.data, v.device, v.bytes());
-  return digest_of(copy);
-}
-
 View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
   return matrix.empty() ? View{} : matrix.rows(first, first + count);
 }
 
 }  // namespace
 
-ParameterStore::ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
+ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const hf::ModelConfig& config,
                                std::vector<model::Parameter> table, const StoreOptions& options)
-    : ctx_(ctx),
-      device_comm_(device_comm),
-      table_(std::move(table)),
-      options_(options),
-      tied_(config.tie_word_embeddings) {
+    : ctx_(ctx), mesh_(mesh), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
   frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
   build_slots();
@@ -77,7 +64,7 @@ void ParameterStore::build_slots() {
     else if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
       s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, static_cast<int>(i)});
     shards_[i].number = static_cast<int>(i);
-    shards_[i].rows = rows_of(p.rows(), device_comm_.rank(), device_comm_.size());
+    shards_[i].rows = rows_of(p.rows(), mesh_.shards().rank(), mesh_.shards().size());
     shards_[i].scale = -1;
     s.own_rows += shards_[i].rows.count();
   }
@@ -218,7 +205,8 @@ std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
 // Buffers that layers share have the rows of the layer with the most, since adapters may differ in number, and the
 // wider type, since a filter may leave some layers in bf16.
 void ParameterStore::allocate_buffers(const Context& ctx) {
-  if (device_comm_.size() == 1) return;
+  allocate_sums(ctx);
+  if (mesh_.shards().size() == 1) return;
   const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
   gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
   reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
@@ -247,6 +235,10 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, rows[i], s.extent.cols, vector, "gradient buffers");
       if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && own_rows[i] > 0)
         r.incoming[i] = matrix(ctx, DType::f32, own_rows[i], s.extent.cols, vector, "gradient buffers");
+      if (options_.reduce == DType::f32 || !r.sent[i].empty()) continue;
+      r.sent[i] = allocate(ctx, DType::bf16, {rows[i] * s.extent.cols}, "gradient buffers");
+      r.terms[i] =
+          allocate(ctx, DType::bf16, {mesh_.shards().size() * own_rows[i] * s.extent.cols}, "gradient buffers");
     }
   }
 }
@@ -315,7 +307,7 @@ View ParameterStore::gathered_slot(int unit, std::size_t i) {
 ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
 
 void ParameterStore::prefetch(int unit) {
-  if (device_comm_.size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
+  if (mesh_.shards().size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
   const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
@@ -336,13 +328,13 @@ void ParameterStore::prefetch(int unit) {
         tensors.push_back({o.row_scales, g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows())});
     }
   }
-  if (!tensors.empty()) g.request = start_gathers(device_comm_, tensors);
+  if (!tensors.empty()) g.request = start_gathers(mesh_.shards(), tensors);
   g.frozen = unit;
 }
 
 UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
   prefetch(unit);
-  const bool alone = device_comm_.size() == 1;
+  const bool alone = mesh_.shards().size() == 1;
   if (!alone && !ctx_.dry) {
     Gathered& g = gathered(unit);
     const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
@@ -406,103 +398,6 @@ std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::
 void ParameterStore::begin_micro_batch(int index, int count) {
   micro_ = index;
   micro_count_ = count;
-}
-
-UnitGradients ParameterStore::gradient_buffers(int unit) {
-  UnitGradients out;
-  const auto& slots = slots_[static_cast<std::size_t>(unit)];
-  const bool alone = device_comm_.size() == 1;
-  out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
-  if (!alone) {
-    Reducing& r = reducing(unit);
-    finish(ctx_, r);
-  }
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    const SlotState& s = slots[i];
-    if (s.trainable) out.slot[i] = alone ? s.gradient_shard : reducing(unit).slot[i].rows(0, s.extent.rows);
-  }
-  return out;
-}
-
-void ParameterStore::trace_gradients(GradientTrace* trace) {
-  trace_ = trace;
-  for (Gathered& g : gathered_) g.unit = g.frozen = -1;
-}
-
-void ParameterStore::trace_given(int unit) {
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
-    if (!s.trainable) continue;
-    const View& whole = device_comm_.size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
-    for (const int number : s.parameters) {
-      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-      trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
-    }
-  }
-}
-
-void ParameterStore::gradients_done(int unit) {
-  if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
-  if (device_comm_.size() == 1 || ctx_.dry || (options_.zero == 1 && micro_ + 1 < micro_count_)) return;
-  const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
-  Reducing& r = reducing(unit);
-  r.add = micro_ > 0 && options_.zero != 1;
-  std::vector<Sharded> tensors;
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
-    if (!s.trainable) continue;
-    std::int64_t first = 0;
-    for (const int number : s.parameters) {
-      const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-      const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
-      View mine = o.gradient;
-      if (r.add && o.rows.count() > 0) mine = r.incoming[i].rows(first, first + o.rows.count());
-      first += o.rows.count();
-      const View whole = r.slot[i].rows(p.slot_row, p.slot_row + p.rows());
-      r.bytes += tensor::bytes_of(whole);
-      tensors.push_back({mine, whole});
-    }
-  }
-  if (tensors.empty()) return;
-  r.request = start_reduce_scatters(device_comm_, tensors);
-  r.unit = unit;
-}
-
-void ParameterStore::finish(const Context& ctx, Reducing& r) {
-  if (r.unit < 0) return;
-  {
-    const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
-    r.request.wait();
-  }
-  if (r.add) {
-    for (std::size_t i = 0; i < kSlots; ++i) {
-      const SlotState& s = slots_[static_cast<std::size_t>(r.unit)][i];
-      if (s.trainable && s.own_rows > 0) {
-        const View incoming = r.incoming[i].rows(0, s.own_rows);
-        ops::add(ctx, s.gradient_shard, incoming, s.gradient_shard);
-      }
-    }
-  }
-  r.unit = -1;
-}
-
-void ParameterStore::finish_gradients(const Context& ctx) {
-  for (Reducing& r : reducing_) finish(ctx, r);
-  if (trace_ == nullptr || ctx.dry) return;
-  for (const ParameterShard& o : shards_) {
-    if (o.rows.count() > 0 && !o.gradient.empty())
-      trace_->summed.push_back({o.number, digest_of_values(ctx, o.gradient)});
-  }
-}
-
-void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
-  for (const auto& unit : slots_) {
-    for (const SlotState& s : unit) {
-      if (s.trainable && s.own_rows > 0) optim::add_squares(ctx, s.gradient_shard, total);
-    }
-  }
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", sizeof *total);
-  device_comm_.sum_here(std::span<double>(total, 1));
 }
 
 void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {

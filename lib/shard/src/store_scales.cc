@@ -121,17 +121,17 @@ linear::KnownScales ParameterStore::known_scales(const SlotState& s, model::Pass
   return known;
 }
 
-void ParameterStore::reduce_amaxes(const View& amaxes) const {
+void ParameterStore::reduce_amaxes(comm::Communicator& group, const View& amaxes) const {
   const auto count = static_cast<std::size_t>(amaxes.size());
   const device::Timer timer(ctx_, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
-  device_comm_.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
+  group.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
 }
 
 // The scales of weights that are gathered in FP8 and not delayed, with one reduction for all of them. Adjacent slots
 // with the same recipe are computed together.
 void ParameterStore::renew_current_scales(const Context& ctx) {
   if (first_delayed_ == 0) return;
-  reduce_amaxes(amax_.rows(0, first_delayed_));
+  reduce_amaxes(mesh_.shards(), amax_.rows(0, first_delayed_));
   std::int64_t begin = 0, end = 0;
   linear::LinearPrecision fp8;  // precision of the slots from `begin` on
   const auto finish = [&] {
@@ -154,7 +154,7 @@ void ParameterStore::renew_current_scales(const Context& ctx) {
 // Delayed scales from the recorded amaxes of all ranks, which are then 0.
 void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) {
   if (ctx.dry) return;
-  reduce_amaxes(amax_.rows(first_delayed_, scale_count_));
+  reduce_amaxes(mesh_.all(), amax_.rows(first_delayed_, scale_count_));
   const auto renew = [&](std::int64_t begin, std::int64_t end, DType format) {
     quant::update_scales(ctx,
                          {amax_.rows(begin, end), history_.rows(begin - first_delayed_, end - first_delayed_),
@@ -187,7 +187,7 @@ View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType
     const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
     const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
     if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
-    if (!ctx.dry) start_gather(device_comm_, own, whole.rows(p.slot_row, p.slot_row + p.rows())).wait();
+    if (!ctx.dry) start_gather(mesh_.shards(), own, whole.rows(p.slot_row, p.slot_row + p.rows())).wait();
   }
   return whole;
 }

@@ -19,19 +19,47 @@ TEST(Sharding, OverSubgroups) {
 }
 
 TEST(Store, GathersAreTheWholeWeights) {
-  for (const StoreCase& c : store_cases()) check_gathers(world(), c);
+  for (const StoreCase& c : store_cases()) check_gathers(comm::Mesh(world()), c);
 }
 
-TEST(Store, FusedProjectionsAreOneLinear) { check_fused(world()); }
+TEST(Store, FusedProjectionsAreOneLinear) { check_fused(comm::Mesh(world())); }
 
 TEST(Store, GradientsAreSumsOverRanksAndMicroBatches) {
   for (const StoreCase& c : store_cases()) {
-    for (const int micro_batches : {1, 3}) check_reductions(world(), c, micro_batches);
+    for (const int micro_batches : {1, 3}) check_reductions(comm::Mesh(world()), c, micro_batches);
   }
 }
 
 TEST(Store, AnUpdateIsThatOfOneRank) {
-  for (const StoreCase& c : store_cases()) check_updates(world(), c);
+  for (const StoreCase& c : store_cases()) check_updates(comm::Mesh(world()), c);
+}
+
+// Replicas of parameters that some ranks share, or none.
+TEST(Store, OverReplicas) {
+  const int ranks = world().size();
+  for (int shards = ranks / 2; shards > 0; shards /= 2) {
+    const comm::Mesh mesh(world(), {ranks / shards, shards});
+    EXPECT_EQ(mesh.shards().size(), shards);
+    EXPECT_EQ(mesh.replicas().size(), ranks / shards);
+    for (const StoreCase& c : store_cases()) {
+      check_gathers(mesh, c);
+      for (const int micro_batches : {1, 3}) check_reductions(mesh, c, micro_batches);
+      check_updates(mesh, c);
+    }
+  }
+}
+
+// One rank has another value of a master weight.
+TEST(Store, AReplicaThatDiffersIsNamed) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank has no replicas";
+  const comm::Mesh mesh(world(), {world().size(), 1});
+  const hf::ModelConfig config = small_model();
+  Kit kit(mesh, config, small_table(config), store_of(DType::bf16));
+  kit.fill(odd_value);
+  EXPECT_EQ(kit.store.differing_replica(kit.ctx), std::nullopt);
+  if (world().rank() == world().size() - 1) kit.store.shards()[3].master.as<float>()[1] += 1;
+  EXPECT_EQ(kit.store.differing_replica(kit.ctx).value_or(""),
+            "replica " + std::to_string(world().size() - 1) + " of " + kit.store.table()[3].name);
 }
 
 // Three of four ranks: row counts are not multiples of the number of ranks.
@@ -40,9 +68,9 @@ TEST(Store, OverSomeOfTheRanks) {
   const auto group = world().split(world().rank() < some ? 0 : 1, world().rank(), "");
   if (world().rank() >= some) return;
   for (const StoreCase& c : store_cases()) {
-    check_gathers(*group, c);
-    check_reductions(*group, c, 2);
-    check_updates(*group, c);
+    check_gathers(comm::Mesh(*group), c);
+    check_reductions(comm::Mesh(*group), c, 2);
+    check_updates(comm::Mesh(*group), c);
   }
 }
 

@@ -40,9 +40,9 @@ TEST(MemoryPlan, IsThatOfTheModelWithItsLogits) {
   ModelSpec spec{small_model(), small_table(small_model()), {}};
   const BatchShape batch{1, 2, {}};
   spec.logit_bytes = model::kMostLogits;
-  const MemoryPlan plan = plan_memory({}, *one, spec, batch, batch);
+  const MemoryPlan plan = plan_memory({}, comm::Mesh(*one), spec, batch, batch);
   EXPECT_EQ(plan.logit_bytes, model::kLeastLogits);
-  const ShardedModel model({}, *one, spec, device::Arena());
+  const ShardedModel model({}, comm::Mesh(*one), spec, device::Arena());
   EXPECT_EQ(model.decoder.options().logit_bytes, model::kMostLogits);
 }
 

@@ -53,6 +53,10 @@ inline std::vector<StoreCase> store_cases() {
     cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true});
     cases.push_back({"tied codes" + stage, store_of(DType::bf16, "tensorwise", zero), true, true});
   }
+  for (const int zero : {1, 2, 3}) {
+    cases.push_back({"bf16 travels, zero " + std::to_string(zero), store_of(DType::bf16, "rowwise", zero)});
+    cases.back().options.reduce = DType::bf16;
+  }
   cases.push_back({"no reshard", store_of(DType::bf16, "tensorwise", 3, false)});
   cases.push_back({"rowwise", store_of(DType::bf16, "rowwise")});
   cases.push_back({"mixed", store_of(DType::f32, "rowwise_with_gw_hp")});
@@ -154,10 +158,10 @@ inline quant::Quantized operand_of(const linear::Weight& w, const model::Paramet
 }
 
 /// Unsharded weights of every unit, in the order of two steps, are the whole weights.
-inline void check_gathers(comm::Communicator& device_comm, const StoreCase& c) {
+inline void check_gathers(const comm::Mesh& mesh, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = c.model();
-  Kit kit(device_comm, config, c.table(), c.options);
+  Kit kit(mesh, config, c.table(), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
@@ -202,21 +206,21 @@ inline void give_gradients(ParameterStore& store, int units, float factor, int m
 }
 
 /// Gradients are sums over ranks and micro-batches, step after step.
-inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c, int micro_batches) {
+inline void check_reductions(const comm::Mesh& mesh, const StoreCase& c, int micro_batches) {
   SCOPED_TRACE(c.name + ", " + std::to_string(micro_batches) + " micro-batches");
   const hf::ModelConfig config = c.model();
   StoreOptions options = c.options;
   options.several_micro_batches = micro_batches > 1;
-  Kit kit(device_comm, config, c.table(), options);
+  Kit kit(mesh, config, c.table(), options);
   kit.fill(odd_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int step = 1; step <= 2; ++step) {
     for (int m = 0; m < micro_batches; ++m) {
-      const int factor = step * (device_comm.rank() + 1) * (m + 1);
+      const int factor = step * (mesh.all().rank() + 1) * (m + 1);
       give_gradients(kit.store, units, static_cast<float>(factor), m, micro_batches);
     }
     kit.store.finish_gradients(kit.ctx);
-    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2,
+    const int ranks = mesh.all().size() * (mesh.all().size() + 1) / 2,
               batches = micro_batches * (micro_batches + 1) / 2;
     const auto factor = static_cast<float>(step * ranks * batches);
     double squares = 0;
@@ -241,18 +245,18 @@ inline void check_reductions(comm::Communicator& device_comm, const StoreCase& c
 }
 
 /// Own rows and gathered weights after two updates have the bits of an update on one rank.
-inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
+inline void check_updates(const comm::Mesh& mesh, const StoreCase& c) {
   SCOPED_TRACE(c.name);
   const hf::ModelConfig config = c.model();
   const std::unique_ptr<comm::Communicator> one = comm::solo();
-  Kit many(device_comm, config, c.table(), c.options), alone(*one, config, c.table(), c.options);
+  Kit many(mesh, config, c.table(), c.options), alone(*one, config, c.table(), c.options);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
   const optim::Gate gate{.gradient_scale = 0.2f};
   for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
   for (int step = 1; step <= 2; ++step) {
-    const int ranks = device_comm.size() * (device_comm.size() + 1) / 2;
-    give_gradients(many.store, units, static_cast<float>(device_comm.rank() + 1), 0, 1);
+    const int ranks = mesh.all().size() * (mesh.all().size() + 1) / 2;
+    give_gradients(many.store, units, static_cast<float>(mesh.all().rank() + 1), 0, 1);
     give_gradients(alone.store, units, static_cast<float>(ranks), 0, 1);
     for (Kit* kit : {&many, &alone}) {
       kit->store.finish_gradients(kit->ctx);
@@ -297,7 +301,7 @@ inline void check_updates(comm::Communicator& device_comm, const StoreCase& c) {
 }
 
 /// Fused projections are one linear with the codes and the scale of the whole matrix, also after an update.
-inline void check_fused(comm::Communicator& device_comm) {
+inline void check_fused(const comm::Mesh& mesh) {
   const hf::ModelConfig config = small_model();
   std::vector<model::Parameter> table = small_table(config);
   model::fuse_projections(table);
@@ -305,9 +309,9 @@ inline void check_fused(comm::Communicator& device_comm) {
     SCOPED_TRACE(codes ? "FP8 all-gather" : "weights");
     StoreOptions options = store_of(DType::bf16, "tensorwise");
     options.fp8_all_gather = codes;
-    Kit kit(device_comm, config, table, options);
+    Kit kit(mesh, config, table, options);
     kit.fill(odd_value);
-    Kit plain(device_comm, config, table, store_of(DType::f32));  // the whole masters
+    Kit plain(mesh, config, table, store_of(DType::f32));  // the whole masters
     plain.fill(odd_value);
     for (const int update : {0, 1}) {
       if (update == 1) {

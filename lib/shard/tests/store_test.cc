@@ -6,15 +6,18 @@ namespace {
 
 TEST(Store, GathersAreTheWholeWeights) {
   const auto one = comm::solo();
-  for (const StoreCase& c : store_cases()) check_gathers(*one, c);
+  for (const StoreCase& c : store_cases()) check_gathers(comm::Mesh(*one), c);
 }
 
-TEST(Store, FusedProjectionsAreOneLinear) { check_fused(*comm::solo()); }
+TEST(Store, FusedProjectionsAreOneLinear) {
+  const auto one = comm::solo();
+  check_fused(comm::Mesh(*one));
+}
 
 TEST(Store, GradientsOfMicroBatchesAreSums) {
   const auto one = comm::solo();
   for (const StoreCase& c : store_cases()) {
-    for (const int micro_batches : {1, 3}) check_reductions(*one, c, micro_batches);
+    for (const int micro_batches : {1, 3}) check_reductions(comm::Mesh(*one), c, micro_batches);
   }
 }
 

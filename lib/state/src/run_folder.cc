@@ -28,7 +28,7 @@ void check_outputs(const settings::RunConfig& config) {
 
 void RunFolder::lock() {
   comm::agree(host_comm_, [&] {
-    if (host_comm_.rank() != 0) return;
+    if (!comm::is_writer(host_comm_)) return;
     std::error_code ignored;
     // A folder that cannot be written needs no lock: a finished run there is only read.
     if (std::filesystem::is_directory(path_, ignored) && ::access(path_.c_str(), W_OK) == 0) lock_here();
@@ -46,7 +46,7 @@ void RunFolder::lock_here() {
 
 void RunFolder::make() {
   comm::agree(host_comm_, [&] {
-    if (host_comm_.rank() != 0) return;
+    if (!comm::is_writer(host_comm_)) return;
     lock_.check();
     if (!lock_.taken()) {
       make_folders(path_);
@@ -64,17 +64,17 @@ ckpt::Checkpoint open_on_all_ranks(comm::Communicator& host_comm, const std::str
   for (int i = 0;; ++i) {
     std::optional<ckpt::Checkpoint> checkpoint;
     comm::agree(host_comm, [&] {
-      if (host_comm.rank() == 0) checkpoint.emplace(model::open_checkpoint(argument));
+      if (comm::is_writer(host_comm)) checkpoint.emplace(model::open_checkpoint(argument));
     });
     const std::string path = host_comm.all_gather(checkpoint ? checkpoint->path() : "")[0];
     try {
       comm::agree(host_comm, [&] {
-        if (host_comm.rank() != 0) checkpoint.emplace(model::open_checkpoint(path));
+        if (!comm::is_writer(host_comm)) checkpoint.emplace(model::open_checkpoint(path));
       });
       return std::move(*checkpoint);
     } catch (const comm::AgreedError&) {
       std::error_code ignored;
-      std::int64_t removed = host_comm.rank() == 0 && !std::filesystem::exists(path, ignored) ? 1 : 0;
+      std::int64_t removed = comm::is_writer(host_comm) && !std::filesystem::exists(path, ignored) ? 1 : 0;
       host_comm.all_reduce(std::span(&removed, 1), comm::Reduce::max);
       if (removed == 0 || path == argument || i == kTries) throw;
     }
@@ -90,7 +90,7 @@ RunCheckpoints::RunCheckpoints(comm::Communicator& host_comm, const settings::Ru
         journal_.warn(-1, ckpt::passed_over(path, reason));
       }) {
   comm::agree(host_comm, [&] {
-    if (host_comm.rank() != 0) return;
+    if (!comm::is_writer(host_comm)) return;
     struct stat s {};
     if (::stat(out_.c_str(), &s) == 0 && !S_ISDIR(s.st_mode)) throw Error(out_ + ": exists and is not a folder");
     open_newest();
@@ -109,16 +109,16 @@ void RunCheckpoints::open_newest() {
 void RunCheckpoints::share() {
   const std::string path = host_comm_.all_gather(selected_ ? selected_->path() : "")[0];
   comm::agree(host_comm_, [&] {
-    if (host_comm_.rank() != 0 && !path.empty()) selected_.emplace(model::open_checkpoint(path));
+    if (!comm::is_writer(host_comm_) && !path.empty()) selected_.emplace(model::open_checkpoint(path));
   });
 }
 
 void RunCheckpoints::refuse(const std::string& reason) {
   if (!resuming()) throw comm::AgreedError(reason);
-  if (host_comm_.rank() == 0) finder_.pass_over(selected_->path(), reason);
+  if (comm::is_writer(host_comm_)) finder_.pass_over(selected_->path(), reason);
   selected_.reset();
   comm::agree(host_comm_, [&] {
-    if (host_comm_.rank() == 0) open_newest();
+    if (comm::is_writer(host_comm_)) open_newest();
   });
   share();
 }

@@ -92,7 +92,7 @@ void make_folder(SaveState& s) {
   const std::string path = path_of(s, s.content->step);
   s.folder = path + ".tmp";
   comm::agree(s.host_comm, [&] {
-    if (s.host_comm.rank() != 0) return;
+    if (!comm::is_writer(s.host_comm)) return;
     const watchdog::WatchedWork watched(s.host_comm.progress(), "making " + s.folder, s.worker.pieces());
     ckpt::check_space(s.policy.run_folder, static_cast<std::uint64_t>(bytes));
     (void)ckpt::begin_folder(path, s.policy.held);
@@ -106,10 +106,10 @@ void enter_writing(SaveState& s, const Context& ctx, shard::Snapshot* snapshot) 
   comm::agree(s.host_comm, [&] {
     start_task(s, "writing " + s.folder,
                [tensors = snapshot != nullptr ? snapshot->tensors() : shard::state_tensors(s.content->store),
-                &content = *s.content, folder = s.folder, rank = s.host_comm.rank(),
-                ranks = s.host_comm.size()](const PieceRunner& runner) {
-                 return json::dump(ckpt::to_json(
-                     write_shard(tensors, content.table, content.documents, folder, rank, ranks, runner)));
+                &content = *s.content, folder = s.folder](const PieceRunner& runner) {
+                 const comm::Mesh& mesh = content.store.mesh();
+                 return json::dump(ckpt::to_json(write_shard(tensors, content.table, content.documents, folder,
+                                                             mesh.file_number(), mesh.file_count(), runner)));
                });
   });
   s.phase = SavePhase::writing;
@@ -121,7 +121,7 @@ void enter_committing(SaveState& s) {
   comm::agree(s.host_comm, [&] { entry = task_result(s); });
   const std::vector<std::string> texts = s.host_comm.all_gather(entry);
   comm::agree(s.host_comm, [&] {
-    if (s.host_comm.rank() != 0) return;
+    if (!comm::is_writer(s.host_comm)) return;
     // The commit is one piece, which cannot be cancelled: it writes the manifest and renames the folder.
     start_task(s, "committing " + s.folder, [&s, entries = entries_of(texts)](const PieceRunner&) -> std::string {
       ckpt::commit_folder(s.folder, path_of(s, s.content->step), ckpt::FileKind::training, s.content->documents.mesh,
@@ -168,7 +168,7 @@ void prune(SaveState& s, const PieceRunner& runner) {
 // Rank 0 starts to remove older checkpoints.
 void enter_pruning(SaveState& s) {
   comm::agree(s.host_comm, [&] {
-    if (s.host_comm.rank() != 0) return;
+    if (!comm::is_writer(s.host_comm)) return;
     start_task(s, "removing checkpoints of " + s.policy.run_folder, [&s](const PieceRunner& runner) -> std::string {
       prune(s, runner);
       return "";
@@ -186,7 +186,7 @@ void enter_idle(SaveState& s) {
 // Throws AgreedError unless the folder of the run is in place, which may be why the save failed. Collective.
 void agree_in_place(SaveState& s) {
   comm::agree(s.host_comm, [&] {
-    if (s.host_comm.rank() == 0 && s.policy.held != nullptr) s.policy.held->check();
+    if (comm::is_writer(s.host_comm) && s.policy.held != nullptr) s.policy.held->check();
   });
 }
 
@@ -206,7 +206,7 @@ void save_failed(SaveState& s, const comm::AgreedError& error) {
   };
   ignoring_errors([&] { (void)task_result(s); });  // this rank's task, when another rank's did not start
   agree_in_place(s);
-  if (s.host_comm.rank() == 0) ignoring_errors([&] { remove_tree(s.folder); });
+  if (comm::is_writer(s.host_comm)) ignoring_errors([&] { remove_tree(s.folder); });
   if (s.diverged) return;  // the run ends with that reason
   s.journal.warn(s.newest_step, "step " + std::to_string(s.content->step) + " is not saved: " + s.failure);
 }
@@ -238,7 +238,7 @@ void next_phase(SaveState& s) {
 
 SaveState::SaveState(comm::Communicator& comm, Journal& records, SavePolicy when, std::int64_t step)
     : host_comm(comm), journal(records), policy(std::move(when)), newest_step(step) {
-  if (host_comm.rank() != 0 || (!policy.keep_best && !policy.rolling)) return;
+  if (!comm::is_writer(host_comm) || (!policy.keep_best && !policy.rolling)) return;
   each_train(policy.run_folder, step, [&](std::int64_t of, const json::Value& train) {
     if (const auto e = ckpt::evaluation_of(train)) evaluations.emplace(of, *e);
     if (is_rolling(train)) rolling.insert(of);

@@ -99,11 +99,8 @@ OwnTensors own_tensors(const std::vector<shard::StateTensor>& tensors, const std
   OwnTensors own;
   for (const shard::StateTensor& t : tensors) {
     if (t.scale_slot >= 0 && !slots.contains(t.scale_slot)) continue;
-    if (t.whole) {
-      own.emplace(t.name, OwnRows{{0, t.shape[0]}, t.values});
-    } else if (t.rows.count() > 0 && (t.weight || moments)) {
+    if (t.rows.count() > 0 && (t.weight || t.scale_slot >= 0 || moments))
       own.emplace(t.name, OwnRows{t.rows, t.values});
-    }
   }
   return own;
 }
@@ -140,8 +137,8 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 
 std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& host_comm,
                                 const ckpt::Checkpoint& checkpoint, bool moments,
-                                const settings::AdapterValues& adapters) {
-  std::vector<shard::StateTensor> tensors = shard::state_tensors(model.store);
+                                const settings::AdapterValues& adapters, const std::vector<shard::StateKind>& kinds) {
+  std::vector<shard::StateTensor> tensors = shard::state_tensors(model.store, kinds);
   const std::set<std::int64_t> slots = complete_slots(checkpoint, tensors);
   if (adapters)
     std::erase_if(tensors, [&](const shard::StateTensor& t) { return t.weight && checkpoint.find(t.name) == nullptr; });
@@ -164,15 +161,15 @@ std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& 
 std::uint64_t shard_bytes(const std::vector<shard::StateTensor>& tensors) {
   constexpr std::uint64_t kDocuments = 1 << 16, kOverhead = 1536;  // estimated overhead of a file, and of a tensor
   std::uint64_t n = kDocuments;
-  for (const shard::StateTensor& t : tensors) n += t.values.bytes() + kOverhead;
+  for (const shard::StateTensor& t : tensors) n += t.saved_values().bytes() + kOverhead;
   return n;
 }
 
 ckpt::FileEntry write_shard(const std::vector<shard::StateTensor>& tensors, const std::vector<model::Parameter>& table,
-                            const Documents& documents, const std::string& folder, int rank, int ranks,
+                            const Documents& documents, const std::string& folder, int file_number, int file_count,
                             const PieceRunner& runner) {
-  ckpt::ShardWriter writer(folder, rank, ranks, ckpt::FileKind::training, runner);
-  if (rank == 0) {
+  ckpt::ShardWriter writer(folder, file_number, file_count, ckpt::FileKind::training, runner);
+  if (file_number == 0) {
     writer.document("config", documents.config);
     writer.document("train", documents.train);
     writer.document("provenance", documents.provenance);
@@ -181,11 +178,11 @@ ckpt::FileEntry write_shard(const std::vector<shard::StateTensor>& tensors, cons
     writer.huggingface(documents.huggingface);
   }
   for (const shard::StateTensor& t : tensors) {
-    if (t.rows.count() == 0) continue;
+    if (t.saved.count() == 0) continue;
     ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};
     const model::Parameter& p = table[static_cast<std::size_t>(t.parameter)];
     if (t.weight) meta.precision = std::string(p.precision()), meta.reason = p.reason;
-    writer.tensor(meta, ckpt::rows_block(meta, t.rows.begin, t.rows.end), bytes_of(t.values));
+    writer.tensor(meta, ckpt::rows_block(meta, t.saved.begin, t.saved.end), bytes_of(t.saved_values()));
   }
   return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }

@@ -58,7 +58,8 @@ class Codes : public FolderTest {
       for (model::Parameter& p : table) p.fp8 = false;
     const auto one = comm::solo();
     const shard::ModelSpec spec{config, table, settings::store_options(precision, nullptr)};
-    shard::ShardedModel model({}, *one, spec, device::Arena(std::size_t{64} << 20, device::DeviceType::host));
+    shard::ShardedModel model({}, comm::Mesh(*one), spec,
+                              device::Arena(std::size_t{64} << 20, device::DeviceType::host));
     const settings::AdapterValues values = [](const model::Parameter& p, shard::RowRange rows, std::span<float> out) {
       model::initial_values(p, 0, 1, rows.begin * p.cols(), out);
       if (p.name.find("lora_B") == std::string::npos) return;

@@ -15,12 +15,15 @@ using namespace test;
 
 comm::Communicator& world() { return *comm::world(); }
 
-// On the first `ranks` ranks: loads the state of `from` (if empty: fresh values) and saves it to `run`.
-void reshard(int ranks, const std::string& from, const std::string& run, const shard::StoreOptions& options) {
+// On the first ranks, as many as the mesh has: loads the state of `from` (if empty: fresh values) and saves it to
+// `run`.
+void reshard(const comm::MeshShape& shape, const std::string& from, const std::string& run,
+             const shard::StoreOptions& options) {
+  const int ranks = shape.ranks();
   const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
   if (world().rank() < ranks) {
     const hf::ModelConfig config = small_model();
-    Kit kit(*group, config, small_table(config), options);
+    Kit kit(comm::Mesh(*group, shape), config, small_table(config), options);
     kit.fill(odd_value);
     shard::give_gradients(kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
     kit.store.finish_gradients(kit.ctx);
@@ -64,9 +67,9 @@ TEST(State, AnyNumberOfRanks) {
         const std::string at =
             folder + "/" + std::to_string(p) + std::to_string(q) + std::string(dtype::name_of(stored)) + recipe;
         const std::string step = "/step-00000003";
-        reshard(p, "", at + "/a", options);
-        reshard(q, at + "/a" + step, at + "/b", options);
-        reshard(p, at + "/b" + step, at + "/c", options);
+        reshard({1, p}, "", at + "/a", options);
+        reshard({1, q}, at + "/a" + step, at + "/b", options);
+        reshard({1, p}, at + "/b" + step, at + "/c", options);
         if (world().rank() != 0) continue;
         SCOPED_TRACE(at);
         const ckpt::Checkpoint first = ckpt::Checkpoint::open(at + "/a" + step),
@@ -82,6 +85,35 @@ TEST(State, AnyNumberOfRanks) {
       }
     }
   }
+  world().barrier();
+}
+
+// Each replica saves a part of the rows that it holds, so that every rank writes and no row is written twice; what one
+// mesh wrote, any other reads.
+TEST(State, OfReplicasIsWrittenOnce) {
+  std::optional<test::TemporaryFolder> own;  // folder of rank 0
+  comm::agree(world(), [&] {
+    if (world().rank() == 0) own.emplace();
+  });
+  const std::string folder = world().all_gather(own ? own->path() : "")[0], step = "/step-00000003";
+  shard::StoreOptions options = shard::store_of(DType::bf16, "delayed");
+  options.delayed.history = 4;
+  reshard({1, 1}, "", folder + "/one", options);
+  for (int replicas = 2; replicas <= world().size(); replicas *= 2)
+    for (int shards = 1; replicas * shards <= world().size(); shards *= 2) {
+      const std::string at = folder + "/" + std::to_string(replicas) + std::to_string(shards);
+      reshard({replicas, shards}, folder + "/one" + step, at + "/a", options);
+      reshard({1, 1}, at + "/a" + step, at + "/b", options);
+      if (world().rank() != 0) continue;
+      SCOPED_TRACE(at);
+      const ckpt::Checkpoint written = ckpt::Checkpoint::open(at + "/a" + step);
+      written.verify();
+      EXPECT_EQ(written.world(), replicas * shards);
+      const std::string weight = "weights/model.embed_tokens.weight";  // has rows for every rank
+      EXPECT_EQ(written.at(weight).rows(), 64);
+      for (const char* file : {"/manifest.json", "/rank-00000-of-00001.h5"})
+        EXPECT_TRUE(read_file(at + "/b" + step + file) == read_file(folder + "/one" + step + file)) << file;
+    }
   world().barrier();
 }
 

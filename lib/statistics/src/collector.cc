@@ -185,7 +185,7 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
     host_comm_.all_reduce(std::span<float>(wanted), comm::Reduce::sum);
   }
   Squares& squares = products_[{gemm.weight.part.number, gemm.role}];
-  if (shared && host_comm_.rank() != 0) return;
+  if (shared && !comm::is_writer(host_comm_)) return;
   double error = 0, size = 0;
   const float *const p = is.data(), *const w = wanted.data();
   const std::size_t n = is.size();
@@ -205,7 +205,7 @@ void Collector::reduce() {
   Packed all;
   for (const auto& [key, entry] : entries_) {
     const Figures& f = entry.figures;
-    const std::int64_t scales = entry.shared_scales && host_comm_.rank() != 0 ? 0 : f.scales;
+    const std::int64_t scales = entry.shared_scales && !comm::is_writer(host_comm_) ? 0 : f.scales;
     for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, scales})
       all.counts.push_back(n);
     all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());

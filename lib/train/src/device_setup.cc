@@ -90,12 +90,13 @@ void check_fp8(const settings::PrecisionConfig& precision, DeviceType device, in
 }
 
 DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const settings::PrecisionConfig& precision,
-                         comm::Communicator& host_comm, bool plan_only) {
+                         const comm::Mesh& host, bool plan_only)
+    : host_(host), mesh_(host) {
+  comm::Communicator& host_comm = host.all();
   if (plan_only && wanted == DeviceType::cuda && no_gpu_anywhere(host_comm)) {
     comm::agree(host_comm, [&] { check_fp8(precision, DeviceType::cuda, kHopper, "a GPU"); });
     note_ = "no GPU here: the plan is for one with compute capability 9.0";
     context_.device = DeviceType::cuda;
-    device_comm_ = comm::on_device(host_comm, {});
     return;
   }
   const Choice chosen = choose(wanted, host_comm);
@@ -105,7 +106,7 @@ DeviceSetup::DeviceSetup(std::optional<DeviceType> wanted, const settings::Preci
     context_ = device_->context();
     check_fp8(precision, chosen.device, device_->compute_capability(), device_->name());
   });
-  device_comm_ = comm::on_device(host_comm, context_);
+  mesh_ = comm::on_device(host_, context_);
 }
 
 }  // namespace fp8::train

@@ -81,8 +81,8 @@ void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSe
   shard::MemoryPlan plan;
   comm::agree(host_comm, [&] {
     const shard::BatchShape shape{size.batch, size.length, e.sampler.bounds(size.batch)};
-    plan = shard::plan_memory(device.context(), device.device_comm(), setup.model_spec, shape, shape);
-    model.emplace(device.context(), device.device_comm(), setup.model_spec, plan);
+    plan = shard::plan_memory(device.context(), device.mesh(), setup.model_spec, shape, shape);
+    model.emplace(device.context(), device.mesh(), setup.model_spec, plan);
   });
   if (const auto damage = load_model(*model, host_comm, e.checkpoint, setup.precision))
     throw comm::AgreedError(*damage);
@@ -93,7 +93,7 @@ void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSe
         emit_lines(e.journal, lines);
     }
     // Rank 0, which shows it, has the first samples of a round.
-    const std::int64_t done = std::min(first + size.batch * host_comm.size(), size.samples);
+    const std::int64_t done = std::min(first + size.batch * device.mesh().data_parts(), size.samples);
     e.journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
                        done, size.samples - done);
   };
@@ -133,7 +133,7 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
     if (!note.empty()) journal.note(note);
   const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};
   for (const ModelSetup& setup : setups) {
-    const DeviceSetup device(config.device, setup.precision, host_comm);
+    const DeviceSetup device(config.device, setup.precision, comm::Mesh(host_comm));
     if (!device.note().empty() && &setup == &setups.front()) journal.note(device.note());
     evaluate_model(evaluation, setup, device);
   }

@@ -76,7 +76,7 @@ void write_gradients(shard::ShardedModel& model, comm::Communicator& host_comm, 
                      const Metadata& metadata) {
   std::optional<GradientFile> file;
   comm::agree(host_comm, [&] {
-    if (host_comm.rank() == 0) file.emplace(path, force, model.store.table(), metadata);
+    if (comm::is_writer(host_comm)) file.emplace(path, force, model.store.table(), metadata);
   });
   std::exception_ptr failure;
   model.store.visit_gradients(model.ctx, [&](const model::Parameter& p, const tensor::View& gradient) {

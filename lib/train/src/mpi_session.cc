@@ -71,7 +71,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   try {
     status = body(host_comm);
   } catch (const comm::AgreedError& e) {
-    if (host_comm.rank() == 0) cli::print_error(tool, cli::error_message(e));
+    if (comm::is_writer(host_comm)) cli::print_error(tool, cli::error_message(e));
     status = static_cast<int>(e.code());
   } catch (const std::exception&) {
     const Error error = current_error();
@@ -87,7 +87,7 @@ int share_of_processors(const std::vector<std::string>& processors, std::size_t 
 
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {
   const bool can = host_comm.watch(static_cast<double>(seconds), end_stalled_job(tool));
-  if (!can && seconds > 0 && host_comm.rank() == 0)
+  if (!can && seconds > 0 && comm::is_writer(host_comm))
     cli::print_note(
         tool, cli::flag_name("timeout") + ": this MPI has no MPI_THREAD_MULTIPLE, so lost ranks are not detected");
 }

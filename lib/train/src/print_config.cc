@@ -33,7 +33,7 @@ json::Value printed_config(settings::RunConfig config, comm::Communicator& host_
   comm::agree(host_comm, [&] {
     settings::check_settings(config);
     if (!config.out.empty()) state::check_outputs(config);
-    if (host_comm.rank() != 0) return;
+    if (!comm::is_writer(host_comm)) return;
     named = existing_model(config);
     if (named.empty()) flags = settings::printed_config(config);
   });
@@ -45,7 +45,7 @@ json::Value printed_config(settings::RunConfig config, comm::Communicator& host_
   const state::Hooks silent;
   state::Journal journal(silent, host_comm);
   const state::RunCheckpoints checkpoints(host_comm, config, journal);
-  const RunSetup setup = resolve(config, host_comm, inputs, checkpoints);
+  const RunSetup setup = resolve(config, mesh_of(config, host_comm), inputs, checkpoints);
   flags = setup.config.flags;
   if (config.steps == 0) {  // from the epochs
     flags.as_object().set("steps", setup.config.steps);

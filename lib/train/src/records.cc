@@ -93,8 +93,12 @@ std::string family_of(const std::string& name) {
 
 }  // namespace
 
-json::Value mesh_record(int ranks) {
-  return json::object({{"dp_replicate", 1}, {"dp_shard", ranks}, {"pp", 1}, {"ep", 1}, {"tp", 1}});
+json::Value mesh_record(const comm::MeshShape& shape) {
+  return json::object({{"dp_replicate", shape.dp_replicate},
+                       {"dp_shard", shape.dp_shard},
+                       {"pp", shape.pp},
+                       {"ep", shape.ep},
+                       {"tp", shape.tp}});
 }
 
 json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,

@@ -65,7 +65,7 @@ struct RunState {
 };
 
 shard::MemoryPlan plan_of(const RunSetup& s, const shard::ModelSpec& spec, const DeviceSetup& device) {
-  return shard::plan_memory(device.context(), device.device_comm(), spec, s.shape(*s.sampler),
+  return shard::plan_memory(device.context(), device.mesh(), spec, s.shape(*s.sampler),
                             s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
                             s.sample ? s.sample->shape() : shard::BatchShape{});
 }
@@ -84,7 +84,7 @@ state::SavePolicy save_policy(const RunContext& run) {
 RunState::RunState(const RunContext& run, const shard::ModelSpec& spec, device::Buffer step_scalars)
     : scalars(std::move(step_scalars)),
       profiler(run.config()),
-      model(with_profile(run.device.context(), profiler.profile()), run.device.device_comm(), spec, run.plan),
+      model(with_profile(run.device.context(), profiler.profile()), run.device.mesh(), spec, run.plan),
       batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length,
               run.setup.sampler->separate()),
       position(run.setup.position),
@@ -144,7 +144,7 @@ void evaluate(RunState& state, const RunContext& run) {
   const Clock::time_point start = Clock::now();
   const settings::RunConfig& c = run.config();
   const data::Sampler& sampler = *run.setup.eval_sampler;
-  const std::int64_t round = c.batch_size * run.host_comm.size();
+  const std::int64_t round = c.batch_size * run.device.mesh().data_parts();
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
   const LossSum sum = evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
@@ -192,7 +192,7 @@ void save(RunState& state, const RunContext& run, bool last) {
   state::Documents documents{hf::to_json(run.setup.model_spec.config),
                              train_document(state, run),
                              run.provenance,
-                             mesh_record(run.host_comm.size()),
+                             mesh_record(run.device.mesh().shape()),
                              run.tokenizer,
                              run.setup.tokenizer,
                              run.huggingface};
@@ -222,7 +222,7 @@ EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
   std::array<std::int64_t, 6> max{
       peak_memory(state.model),          stop ? 1 : 0,
       run.journal.failed() ? 1 : 0,  // a record lost in this step is noticed in the next
-      state.saves.worker.busy() ? 1 : 0, run.host_comm.rank() == 0 && save_interval_over(state.saves) ? 1 : 0,
+      state.saves.worker.busy() ? 1 : 0, comm::is_writer(run.host_comm) && save_interval_over(state.saves) ? 1 : 0,
       run.held.in_place() ? 0 : 1};
   run.host_comm.all_reduce(std::span<std::int64_t>(max), comm::Reduce::max);
   return {max[0], max[1], max[2], max[3], max[4], max[5]};
@@ -234,7 +234,7 @@ void save_gradients(RunState& state, const RunContext& run, const json::Value& r
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write gradients", 0);
   if (masked) state.model.store.zero_gradients(state.model.ctx);
   write_gradients(state.model, run.host_comm, c.gradients, c.force,
-                  gradient_metadata(record, mesh_record(run.host_comm.size()), run.setup.model_spec.config));
+                  gradient_metadata(record, mesh_record(run.device.mesh().shape()), run.setup.model_spec.config));
   run.journal.note("the gradients of step " + std::to_string(state.position.step) + " are in " + c.gradients);
 }
 
@@ -267,7 +267,7 @@ void report_profile(RunState& state, const RunContext& run) {
   Profiler& profiler = state.profiler;
   const std::string path = c.out + "/" + profiler.file_name();
   // Ranks share the host, so all of them measure it at the same time; each GPU is alone, and the first one's serves.
-  if (run.device.type() == device::DeviceType::host || run.host_comm.rank() == 0) {
+  if (run.device.type() == device::DeviceType::host || comm::is_writer(run.host_comm)) {
     Limits limits;
     try {
       limits = probe_limits(run.device.context(), c.precision.activations, c.batch_size * c.seq_length,
@@ -280,7 +280,7 @@ void report_profile(RunState& state, const RunContext& run) {
   const std::vector<std::string> lines =
       run.host_comm.all_gather(profiler.trace_lines(run.host_comm.rank(), profiler.origin()));
   comm::agree(run.host_comm, [&] {
-    if (run.host_comm.rank() != 0) return;
+    if (!comm::is_writer(run.host_comm)) return;
     run.held.check();
     AtomicFile file(path, true);
     File out = File::open_update(file.path());
@@ -296,7 +296,7 @@ void record_tensors(const RunState& state, const RunContext& run) {
   const settings::RunConfig& c = run.config();
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write tensor statistics", 0);
   const statistics::Results results = run.collector->end();
-  if (run.host_comm.rank() != 0) return;
+  if (!comm::is_writer(run.host_comm)) return;
   const watchdog::LocalWork local(run.host_comm.progress());
   const std::int64_t step = state.position.step;
   const auto failed =
@@ -307,11 +307,10 @@ void record_tensors(const RunState& state, const RunContext& run) {
 
 void train_step(RunState& state, const RunContext& run) {
   const settings::RunConfig& c = run.config();
-  run.device.device_comm().progress().set_step(state.position.step + 1);
+  run.host_comm.progress().set_step(state.position.step + 1);
   state.evaluation.reset();
   const bool observed = run.collector != nullptr && (state.position.step + 1) % c.stats_every == 0;
-  StepEnvironment env{state.model,   run.host_comm, run.device.device_comm(),
-                      state.scalars, c.seed,        observed ? run.collector : nullptr};
+  StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr};
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r =
       run_step(env, c, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
@@ -387,8 +386,9 @@ void announce_plan(const RunSetup& s, const shard::MemoryPlan& plan, const state
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
   announce_plan(s, run.plan, run.journal);
-  json::Value record = run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
-                                  mesh_record(run.host_comm.size()), s.settings, s.tokens_per_step(), s.position.step);
+  json::Value record =
+      run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
+                 mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);
   if (!s.changes.empty()) {
     json::Array changed;
     for (const settings::SettingChange& c : s.changes)
@@ -455,7 +455,7 @@ Exit end_run(RunState& state, const RunContext& run) {
   std::int64_t failed = run.journal.failed() ? 1 : 0;
   run.host_comm.all_reduce(std::span<std::int64_t>(&failed, 1), comm::Reduce::max);
   run.journal.rethrow();
-  if (failed != 0 && run.host_comm.rank() != 0) return Exit::bad;
+  if (failed != 0 && !comm::is_writer(run.host_comm)) return Exit::bad;
   return reached || !state.stop_requested ? Exit::done : Exit::again;
 }
 
@@ -500,14 +500,15 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     settings::check_settings(config);
     state::check_outputs(config);
   });
+  const comm::Mesh mesh = mesh_of(config, host_comm);
   state::RunFolder folder(host_comm, hooks, config.out);
   state::Journal journal(hooks, host_comm);
   if (!config.dry_run) folder.lock();
   const RunInputs inputs = open_inputs(config, host_comm);
   std::optional<state::RunCheckpoints> checkpoints(std::in_place, host_comm, config, journal);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
-    RunSetup setup = resolve(config, host_comm, inputs, *checkpoints);
-    const DeviceSetup device(config.device, setup.config.precision, host_comm, config.dry_run);
+    RunSetup setup = resolve(config, mesh, inputs, *checkpoints);
+    const DeviceSetup device(config.device, setup.config.precision, mesh, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
     std::optional<statistics::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)

@@ -121,6 +121,7 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   s.model_spec.gathers_gradients = !c.gradients.empty();
   s.model_spec.store.master = c.master;
   s.model_spec.store.moments = c.moments;
+  s.model_spec.store.reduce = c.reduce;
   s.model_spec.store.zero = c.zero;
   s.model_spec.store.reshard_after_forward = c.reshard_after_forward;
   s.model_spec.store.several_micro_batches = c.grad_accumulation > 1;
@@ -140,7 +141,7 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
   if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
 }
 
-RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicator& host_comm, const RunInputs& inputs,
+RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
                        const state::RunCheckpoints& checkpoints) {
   RunSetup s;
   s.config = config;
@@ -160,8 +161,8 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Communicat
   settings::set_length(s.config.flags, s.config.seq_length);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
-  s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation), std::int64_t{host_comm.size()},
-                               "global batch");
+  s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation),
+                               std::int64_t{mesh.data_parts()}, "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
@@ -202,6 +203,22 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
   return planned;
 }
 
+comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_comm) {
+  comm::MeshShape shape;
+  comm::agree(host_comm, [&] {
+    const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate,
+                       shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / replicas);
+    if (checked_mul(replicas, shards, "ranks") != ranks)
+      throw Error(cli::flag_name("dp-replicate") + " " + std::to_string(replicas) +
+                  (config.dp_shard > 0 ? " times " + cli::flag_name("dp-shard") + " " + std::to_string(shards)
+                                       : std::string()) +
+                  ": does not make " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+    shape.dp_replicate = static_cast<int>(replicas);
+    shape.dp_shard = static_cast<int>(shards);
+  });
+  return {host_comm, shape};
+}
+
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm) {
   RunInputs inputs;
   comm::agree(host_comm, [&] {
@@ -211,12 +228,13 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
   return inputs;
 }
 
-RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+RunSetup resolve(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
                  const state::RunCheckpoints& checkpoints) {
+  comm::Communicator& host_comm = mesh.all();
   RunSetup setup;
   json::Value shared;
   comm::agree(host_comm, [&] {
-    setup = resolve_alone(config, host_comm, inputs, checkpoints);
+    setup = resolve_alone(config, mesh, inputs, checkpoints);
     shared = setup.settings;
     shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
   });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp8/base/checked.h"
+#include "fp8/comm/mesh.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
 #include "fp8/settings/resume.h"
@@ -55,9 +56,13 @@ struct RunSetup {
 // Opens the token files of a run. Collective.
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm);
 
+// The ranks of the job as the settings divide them. Throws AgreedError unless they multiply to their number.
+// Collective.
+comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_comm);
+
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
-RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
+RunSetup resolve(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
                  const state::RunCheckpoints& checkpoints);
 
 }  // namespace fp8::train

@@ -80,7 +80,7 @@ SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_com
     const device::Scope scope(model.arena);
     const View logits = next_logits(model, text);
     std::int64_t next = -1;
-    if (host_comm.rank() == 0) next = most_probable(tensor::to_host<float>(model.ctx, logits)).value_or(-1);
+    if (comm::is_writer(host_comm)) next = most_probable(tensor::to_host<float>(model.ctx, logits)).value_or(-1);
     host_comm.broadcast(std::as_writable_bytes(std::span(&next, 1)), 0);
     out.finite = next >= 0;
     if (!out.finite) break;

@@ -59,13 +59,23 @@ void update(StepEnvironment& env, const settings::RunConfig& c, const Position& 
   StepScalars* const scalars = scalars_in(env.scalars);
   {
     const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
-    env.device_comm.sum_here(std::span<double>(&scalars->loss, 1));
+    env.model.store.mesh().all().sum_here(std::span<double>(&scalars->loss, 1));
   }
   device::copy_bytes(env.model.ctx, &scalars->step_casts, env.model.ctx.device, &scalars->casts, env.model.ctx.device,
                      sizeof scalars->casts);
   optim::set_gate(env.model.ctx, &scalars->loss, &scalars->square_sum, c.clip, &scalars->gate);
   env.model.store.update(env.model.ctx, c.optimizer,
                          optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
+}
+
+// Throws AgreedError unless all replicas of the parameters are the same. Collective.
+void check_replicas(const StepEnvironment& env, std::int64_t step) {
+  const std::optional<std::string> found = env.model.store.differing_replica(env.model.ctx);
+  comm::agree(env.host_comm, [&] {
+    if (found)
+      throw Error(cli::flag_name("paranoid") + ": step " + std::to_string(step) + ": " + *found +
+                  " is not the same as replica 0; memory or a processor may be faulty; nothing of this step is kept");
+  });
 }
 
 }  // namespace
@@ -205,6 +215,7 @@ model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
 StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const data::Sampler& sampler,
                     MicroBatches& batches, const Position& position, const gemm::Count& planned) {
   const auto start = Clock::now();
+  const comm::Mesh& mesh = env.model.store.mesh();
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   std::int64_t targets = 0;
@@ -212,7 +223,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
     const device::Timer timer(env.model.ctx, device::Work::input_output, "read batch",
                               8.0 * static_cast<double>(mine * c.seq_length));
     comm::agree(env.host_comm,
-                [&] { targets = batches.read(sampler, position.step, env.host_comm.rank(), env.host_comm.size()); });
+                [&] { targets = batches.read(sampler, position.step, mesh.data_index(), mesh.data_parts()); });
   }
   r.data_seconds = seconds_since(start);
   env.host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
@@ -235,6 +246,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
     env.model.store.record_amaxes(recorded);
   }
   update(env, c, position, r.lr);
+  if (r.replayed) check_replicas(env, position.step + 1);
   const StepScalars scalars = read_scalars(env);
   r.loss = scalars.loss / static_cast<double>(targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
@@ -302,12 +314,13 @@ class EvaluationBatch {
 LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {
   const auto [samples, batch, length] = size;
+  const comm::Mesh& mesh = model.store.mesh();
   const Context& ctx = model.ctx;
   std::int64_t gemms = 0;
   EvaluationBatch read(size, sampler.separate());
   LossSum sum;
-  for (std::int64_t round = 0; round < samples; round += batch * host_comm.size()) {
-    const std::int64_t first = std::min(samples, round + host_comm.rank() * batch),
+  for (std::int64_t round = 0; round < samples; round += batch * mesh.data_parts()) {
+    const std::int64_t first = std::min(samples, round + mesh.data_index() * batch),
                        count = std::min(samples - first, batch);
     // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
     const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);

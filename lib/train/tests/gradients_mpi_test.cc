@@ -108,9 +108,10 @@ void apply_task(RunConfig& c, const GradientFiles& files, const Way& way) {
   if (way.lora != 0) c.lora.rank = 4, c.lora.dropout = 0.25;
 }
 
-RunConfig config_of(const GradientFiles& files, const Way& way, int ranks, const std::string& name) {
+RunConfig config_of(const GradientFiles& files, const Way& way, int ranks, const std::string& name, int replicas = 1) {
   RunConfig c = files.config(name);
   apply_task(c, files, way);
+  c.dp_replicate = replicas;
   c.zero = way.zero, c.grad_accumulation = way.accumulation, c.recompute = static_cast<model::Recompute>(way.recompute);
   c.batch_size = kGlobalBatch / ranks / way.accumulation;
   return c;
@@ -156,19 +157,44 @@ TEST(Gradients, AreThoseOfOneRankInEveryPairOfSettings) {
     if (ranks > size || (ranks < size && ranks != 3)) continue;  // three ranks of four, else all
     const auto group = world().split(world().rank() < ranks ? 0 : 1, world().rank(), "");
     for (const Way& way : ways()) {
-      const std::string name = std::to_string(ranks) + "-" + std::to_string(way.zero) + std::to_string(way.recompute);
       const std::string& reference = reference_of(files, way, references);
-      const RunConfig c = config_of(files, way, ranks, name);
-      if (world().rank() < ranks) {
-        EXPECT_EQ(run(c, *group, {}), Exit::done);
+      for (int replicas = 1; replicas <= ranks; ++replicas) {
+        if (ranks % replicas != 0) continue;
+        const std::string name = std::to_string(ranks) + "-" + std::to_string(replicas) + "-" +
+                                 std::to_string(way.zero) + std::to_string(way.recompute);
+        const RunConfig c = config_of(files, way, ranks, name, replicas);
+        if (world().rank() < ranks) {
+          EXPECT_EQ(run(c, *group, {}), Exit::done);
+        }
+        world().barrier();
+        if (world().rank() != 0) continue;
+        SCOPED_TRACE(name + ", accumulation " + std::to_string(way.accumulation) + ", " +
+                     kData[static_cast<std::size_t>(way.data)] + (way.lora != 0 ? ", adapters" : ""));
+        for (const char* key : {"loss", "grad_norm"})
+          EXPECT_NEAR(metadata(c.gradients, key) / metadata(reference, key), 1, 1e-6) << key;
+        EXPECT_LE(distance(reference, c.gradients), 1e-5);
       }
-      world().barrier();
+    }
+  }
+}
+
+// Gradients that travel in bf16 are those of one rank to its rounding: of each rank's term, and of a sum over replicas.
+TEST(Gradients, ThatTravelInBf16AreRounded) {
+  const GradientFiles files;
+  std::map<std::pair<int, int>, std::string> references;
+  const int ranks = world().size();
+  for (const Way& way : {Way{3, 2, 0, 0, 0}, Way{1, 2, 0, 1, 0}, Way{2, 1, 0, 2, 0}}) {
+    const std::string& reference = reference_of(files, way, references);
+    for (int replicas = 1; replicas <= ranks; replicas *= 2) {
+      const std::string name = "bf16-" + std::to_string(replicas) + "-" + std::to_string(way.zero);
+      RunConfig c = config_of(files, way, ranks, name, replicas);
+      c.reduce = DType::bf16;
+      EXPECT_EQ(run(c, world(), {}), Exit::done);
       if (world().rank() != 0) continue;
-      SCOPED_TRACE(name + ", accumulation " + std::to_string(way.accumulation) + ", " +
-                   kData[static_cast<std::size_t>(way.data)] + (way.lora != 0 ? ", adapters" : ""));
-      for (const char* key : {"loss", "grad_norm"})
-        EXPECT_NEAR(metadata(c.gradients, key) / metadata(reference, key), 1, 1e-6) << key;
-      EXPECT_LE(distance(reference, c.gradients), 1e-5);
+      SCOPED_TRACE(name);
+      const double found = distance(reference, c.gradients);
+      EXPECT_LE(found, ranks == 1 ? 1e-5 : 0x1p-6);
+      EXPECT_GE(found, ranks == 1 ? 0 : 1e-4) << "nothing was rounded";
     }
   }
 }

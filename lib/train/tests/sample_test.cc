@@ -138,8 +138,8 @@ TEST_F(Sample, MemoryIsPlanned) {
   const auto one = comm::solo();
   const shard::ModelSpec spec{small_model(), small_table(small_model()), {}};
   const shard::BatchShape step{1, 2, {}};
-  EXPECT_GT(shard::plan_memory({}, *one, spec, step, step, {1, 1024, {}}).bytes,
-            shard::plan_memory({}, *one, spec, step, step).bytes);
+  EXPECT_GT(shard::plan_memory({}, comm::Mesh(*one), spec, step, step, {1, 1024, {}}).bytes,
+            shard::plan_memory({}, comm::Mesh(*one), spec, step, step).bytes);
   config_.seq_length = 2, config_.batch_size = 1;
   sampling(1);
   config_.sample_prompt = std::string(55, '7'), config_.sample_tokens = 2;

@@ -160,6 +160,9 @@ class Communicator {
   virtual watchdog::ProgressTable& progress() = 0;
 };
 
+/// Whether this rank is the one that writes what a job writes once: records, documents, files of results.
+inline bool is_writer(const Communicator& job) { return job.rank() == 0; }
+
 /// A group of one, without MPI.
 std::unique_ptr<Communicator> solo();
 

@@ -31,6 +31,9 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
 /// out = a + b, rounded once; contiguous or equal strides; out may be a or b.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
 
+/// out f32 [n] = terms[0] + terms[1] + ... of bf16 terms [T, n], T > 0, added in f32 in this order; contiguous.
+void sum_terms(const Context& ctx, const View& terms, const View& out);
+
 /// out = in, converted between f32 and bf16 (round to nearest even) by the types of the views; sizes must be equal;
 /// two-dimensional views may be strided.
 void copy(const Context& ctx, const View& in, const View& out);

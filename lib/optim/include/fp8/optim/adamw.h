@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "fp8/tensor/tensor.h"
 
@@ -67,6 +68,9 @@ void add_squares(const Context& ctx, const View& x, double* total);
 
 /// total += sum of a contiguous f32 view, in f64 as add_squares(); sequential on the host.
 void add_sum(const Context& ctx, const View& x, double* total);
+
+/// total += the doubles of `values` (on the context's device) one after the other.
+void add_in_order(const Context& ctx, std::span<const double> values, double* total);
 
 /// Sets the gate from a loss and a sum of squares of the gradient, all on the context's device: clips to a norm of
 /// `clip` (<= 0: no clipping), and skips unless both are finite. Same bits on every device.

@@ -120,6 +120,9 @@ struct RunConfig : Config {
   double warmup_ratio = 0;                                 ///< share of steps that warm up, when schedule.warmup is 0
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
   DType master = DType::f32, moments = DType::f32;         ///< formats of storage
+  std::int64_t dp_replicate = 1;                           ///< copies of the sharded parameters
+  std::int64_t dp_shard = 0;                               ///< ranks that share a copy; 0: all, over dp_replicate
+  DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding
   bool reshard_after_forward = true;                       ///< reshard weights after forward, with stage 3
   model::Recompute recompute = model::Recompute::none;     ///< activations that backward recomputes

@@ -75,8 +75,8 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch);
 /// backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a GEMM or an attention that
 /// the library of the device does not offer. Host memory of a run on a GPU is not in the plan. The memory for a block
 /// of logits is that of plan_fitting(), whatever the spec says.
-MemoryPlan plan_memory(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec,
-                       const BatchShape& trained, const BatchShape& evaluated, const BatchShape& sampled = {});
+MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                       const BatchShape& evaluated, const BatchShape& sampled = {});
 
 /// plan_with(bytes for a block of logits): model::kLeastLogits on the host; on a GPU model::kMostLogits, or the first
 /// of its half, quarter and so on whose total is at most `gpu_memory` (0: unknown), but at least model::kLeastLogits.
@@ -86,11 +86,11 @@ MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
 /// The model on one rank.
 struct ShardedModel {
   /// Assembles `spec` on the device of `at` in the arena `memory`, or dry when `memory` is dry. Master weights are
-  /// undefined, moments zero. `device_comm` moves memory of that device between the ranks and outlives the model. Not
-  /// collective.
-  ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec, device::Arena memory);
+  /// undefined, moments zero. The groups of `mesh` move memory of that device between the ranks and outlive the model.
+  /// Not collective.
+  ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, device::Arena memory);
   /// A model in the memory of the plan of `spec`, with the plan's block of logits. Throws as MemoryPlan::allocate().
-  ShardedModel(const Context& at, comm::Communicator& device_comm, const ModelSpec& spec, const MemoryPlan& plan);
+  ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const MemoryPlan& plan);
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 

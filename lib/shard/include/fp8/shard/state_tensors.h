@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,35 +18,51 @@ struct StateTensor {
   std::vector<std::int64_t> shape;  ///< shape of the whole tensor
   int parameter = 0;                ///< number in the parameter table
   bool weight =
-      false;      ///< whether every checkpoint has it; otherwise it is optimizer state, in training checkpoints only
-  RowRange rows;  ///< rows that this rank saves
-  View values;    ///< these rows, in the type they are saved in; empty without a shard
+      false;       ///< whether every checkpoint has it; otherwise it is optimizer state, in training checkpoints only
+  RowRange rows;   ///< rows that this rank holds; all of them if the tensor is not sharded
+  RowRange saved;  ///< those of them that this rank saves: every row is saved by one rank
+  View values;     ///< the rows that it holds, in the type they are saved in; empty without a store
   std::int64_t scale_slot = -1;  ///< slot of a delayed scale or history
-  bool whole = false;            ///< every rank has it whole in `values`, and rank 0 saves it
+
+  /// The values of the rows that this rank saves.
+  View saved_values() const {
+    return values.empty() ? View{} : values.rows(saved.begin - rows.begin, saved.end - rows.begin);
+  }
 };
 
-/// Weights and moments of a run in the order of the file: weights, then the first and the second moments of trainable
-/// ones, each in the order of `table`. Without `shards`, which have the same order, `rows` and `values` are empty.
-std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
-                                       std::span<const ParameterShard> shards = {});
+/// What the tensors of a run are found in.
+struct StateSource {
+  const std::vector<model::Parameter>& table;  ///< parameters
+  const ParameterStore* store = nullptr;       ///< null: names and shapes are asked for, not values
+};
 
-/// The tensors of a store: weights and moments, then factors of stored codes, and scales and histories of a delayed
-/// recipe.
-std::vector<StateTensor> state_tensors(const ParameterStore& store);
+/// A kind of state: adds its tensors in the order of the file, with the rows that this rank holds and saves.
+using StateKind = std::function<void(const StateSource&, std::vector<StateTensor>&)>;
 
-/// A copy of a rank's state in host memory; frozen parameters on the host are referred to. An asynchronous save reads
-/// it while steps change the original, and every save of a device reads it.
+/// Weights, first and second moments of trainable ones, factors of stored codes, and scales and histories of a delayed
+/// recipe, each in the order of the table. A new kind of state is a new entry.
+const std::vector<StateKind>& state_kinds();
+
+/// The tensors of `kinds` in their order: without a store those that follow from the table alone.
+std::vector<StateTensor> state_tensors(const StateSource& source, const std::vector<StateKind>& kinds = state_kinds());
+/// Those of a store.
+std::vector<StateTensor> state_tensors(const ParameterStore& store,
+                                       const std::vector<StateKind>& kinds = state_kinds());
+
+/// A copy of what a rank saves in host memory; frozen parameters on the host are referred to. An asynchronous save
+/// reads it while steps change the original, and every save of a device reads it.
 class Snapshot {
  public:
   /// Allocates the copy, without values: on the host from the context's arena under "snapshot", otherwise outside of
   /// it. A dry context allocates nothing outside of its arena.
-  Snapshot(const Context& ctx, const ParameterStore& store);
+  Snapshot(const Context& ctx, const ParameterStore& store, const std::vector<StateKind>& kinds = state_kinds());
   /// Copies the state of the store.
   void copy(const Context& ctx, const ParameterStore& store);
-  /// The copied tensors, in the order of state_tensors().
+  /// The copied tensors, in the order of state_tensors(); each holds the rows that it saves.
   const std::vector<StateTensor>& tensors() const { return tensors_; }
 
  private:
+  std::vector<StateKind> kinds_;
   std::vector<device::Buffer> memory_;  // memory of the copies of a device's tensors
   std::vector<StateTensor> tensors_;
 };

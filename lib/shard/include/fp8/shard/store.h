@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "fp8/base/digest.h"
-#include "fp8/comm/comm.h"
+#include "fp8/comm/mesh.h"
 #include "fp8/model/decoder.h"
 #include "fp8/optim/adamw.h"
 #include "fp8/quant/history.h"
@@ -58,6 +58,7 @@ struct StoreOptions {
   bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
   DType master = DType::f32;           ///< f32 or bf16
   DType moments = DType::f32;          ///< f32 or bf16
+  DType reduce = DType::f32;           ///< format in which gradients travel between ranks: f32 or bf16
   int zero = 3;                        ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
   bool reshard_after_forward = true;   ///< whether weights are gathered again for backward, with zero 3
   bool several_micro_batches = false;  ///< per step, whose gradients are summed
@@ -111,9 +112,9 @@ struct GradientTrace {
 /// The parameters of one rank, from which the decoder gets weights and to which it gives gradients.
 class ParameterStore final : public model::ParameterAccess {
  public:
-  /// Allocates all memory from the context's arena and zeroes the moments. `device_comm` moves memory of the context's
-  /// device between the ranks. Not collective.
-  ParameterStore(const Context& ctx, comm::Communicator& device_comm, const hf::ModelConfig& config,
+  /// Allocates all memory from the context's arena and zeroes the moments. The groups of `mesh` move memory of the
+  /// context's device between the ranks, and outlive the store. Not collective.
+  ParameterStore(const Context& ctx, const comm::Mesh& mesh, const hf::ModelConfig& config,
                  std::vector<model::Parameter> table, const StoreOptions& options);
   ~ParameterStore() override;
 
@@ -122,8 +123,8 @@ class ParameterStore final : public model::ParameterAccess {
   /// This rank's shard of each, in the order of the table.
   const std::vector<ParameterShard>& shards() const { return shards_; }
 
-  /// This rank among those that share the parameters.
-  int rank() const { return device_comm_.rank(); }
+  /// The ranks that share the parameters.
+  const comm::Mesh& mesh() const { return mesh_; }
   /// Scales and histories of a delayed recipe; none under other recipes.
   const std::vector<ScaleState>& scale_states() const { return scale_states_; }
   /// The scale with this number and its history have been loaded.
@@ -156,10 +157,11 @@ class ParameterStore final : public model::ParameterAccess {
   /// Fills `trace` until finish_gradients(), and discards gathered weights, so that they are gathered again. Null: ends
   /// the tracing.
   void trace_gradients(GradientTrace* trace);
-  /// Finishes all reductions; after the last micro-batch the own gradients are complete.
+  /// Finishes all reductions, and sums over replicas; after the last micro-batch the own gradients are complete.
   void finish_gradients(const Context& ctx);
-  /// Adds the squares of the gradients of all ranks to `total`, which is on the context's device and 0 before; every
-  /// rank gets the sum. Does not wait for the device. Collective.
+  /// Adds the squares of all gradients to `total`, which is on the context's device and 0 before; every rank gets the
+  /// sum. Each parameter counts once: its squares are summed in f64, then added in the order of the table. Does not
+  /// wait for the device. Collective.
   void add_gradient_squares(const Context& ctx, double* total);
   /// Calls `visit` on rank 0 for each parameter that is trained, in the order of the table, with its whole gradient
   /// (f32, on the context's device), which is valid during the call. `visit` must not throw, because the other ranks
@@ -171,6 +173,10 @@ class ParameterStore final : public model::ParameterAccess {
   /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW on the own rows; then compute weights,
   /// scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
+
+  /// Compares the masters and moments of the own rows with those of the other replicas. Names the first parameter that
+  /// is not as on replica 0: "replica 1 of model.norm.weight"; nothing if all are the same. Collective.
+  std::optional<std::string> differing_replica(const Context& ctx) const;
 
   void prefetch(int unit) override;
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
@@ -208,14 +214,23 @@ class ParameterStore final : public model::ParameterAccess {
     comm::Request request;  // request for all of them
     double bytes = 0;       // size of the matrices being gathered
   };
+  /// A gradient that is reduced over the ranks that share the parameter.
+  struct Reduced {
+    Sharded f32;       // the sums of the own rows, and the whole gradient of this rank
+    View sent, terms;  // bf16, if it travels so: the whole gradient, and own rows of each rank [ranks, elements]
+    std::int64_t rows = 0, cols = 0;  // of the whole
+  };
   /// Whole gradients of one unit, being computed or reduced.
   struct Reducing {
     std::array<View, kSlots> slot;
-    std::array<View, kSlots> incoming;  // own rows of micro-batches after the first; empty with one micro-batch
-    int unit = -1;                      // being reduced
+    std::array<View, kSlots> incoming;     // own rows of micro-batches after the first; empty with one micro-batch
+    std::array<View, kSlots> sent, terms;  // bf16, if gradients travel so: whole matrices, and own rows of each rank
+    int unit = -1;                         // being reduced
     bool add = false;
+    bool last = false;  // whether the micro-batch is the last one of the step
     comm::Request request;
-    double bytes = 0;  // size of the matrices being reduced
+    std::vector<comm::Request> exchanges;  // in bf16
+    double bytes = 0;                      // size of the matrices being reduced
   };
 
   void build_slots();
@@ -231,7 +246,12 @@ class ParameterStore final : public model::ParameterAccess {
   Gathered& gathered(int unit);
   View gathered_slot(int unit, std::size_t slot);
   Reducing& reducing(int unit);
+  void allocate_sums(const Context& ctx);
+  std::vector<Reduced> reduced_of(Reducing& r, int unit) const;
   void finish(const Context& ctx, Reducing& r);
+  void start_replica_sums(int unit);
+  void finish_replica_sums(const Context& ctx);
+  void sum_replicas_in_bf16(const Context& ctx, const View& gradient);
   void trace_given(int unit);
   std::vector<linear::Adapter> adapters_of(int unit, const model::AdaptedSlot& slots, const View& a,
                                            const View& b) const;
@@ -249,7 +269,7 @@ class ParameterStore final : public model::ParameterAccess {
   void list_scale_states();
   quant::KnownScale known_scale(std::int64_t index, bool record) const;
   linear::KnownScales known_scales(const SlotState& s, model::Pass pass) const;
-  void reduce_amaxes(const View& amaxes) const;
+  void reduce_amaxes(comm::Communicator& group, const View& amaxes) const;
   void renew_current_scales(const Context& ctx);
   void renew_scales(const Context& ctx, const std::int32_t* skip);
   void measure_weight(const Context& ctx, const ParameterShard& o);
@@ -260,7 +280,7 @@ class ParameterStore final : public model::ParameterAccess {
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
 
   Context ctx_;
-  comm::Communicator& device_comm_;
+  comm::Mesh mesh_;
   std::vector<model::Parameter> table_;
   StoreOptions options_;
   int units_ = 0;
@@ -283,6 +303,9 @@ class ParameterStore final : public model::ParameterAccess {
   bool calibrating_ = false, recording_ = true;
   std::vector<Gathered> gathered_;
   std::vector<Reducing> reducing_;
+  std::vector<comm::Request> replica_sums_;  // under way
+  View replica_sent_, replica_terms_;        // bf16, if gradients travel so: of the largest slot
+  View squares_;                             // f64 [parameters]: sums of squares of their gradients
   int micro_ = 0, micro_count_ = 1;
   GradientTrace* trace_ = nullptr;
 };

@@ -32,7 +32,7 @@ struct Hooks {
 class Journal {
  public:
   Journal(const Hooks& hooks, comm::Communicator& host_comm)
-      : hooks_(hooks), host_comm_(host_comm), writes_(host_comm.rank() == 0) {}
+      : hooks_(hooks), host_comm_(host_comm), writes_(comm::is_writer(host_comm)) {}
   /// Opens log.jsonl in the folder of a run, to append to it. `held`, the lock of that folder, outlives this object.
   void open(const std::string& run_folder, const LockedFolder& held);
   /// Writes a record to log.jsonl, with the time, and passes it to the tool.

@@ -25,12 +25,13 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 
 /// Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, and
 /// the delayed scales and histories that the checkpoint has, does what verify() does in the same pass, and refreshes
-/// the compute weights. Adapters that the checkpoint does not have get the values of `adapters`. A value that
-/// ckpt::values_of() forbids is damage too. Returns why the checkpoint is damaged, the same on every rank; the model's
-/// values are undefined then. Collective.
+/// the compute weights. The tensors are those of `kinds`. Adapters that the checkpoint does not have get the values of
+/// `adapters`. A value that ckpt::values_of() forbids is damage too. Returns why the checkpoint is damaged, the same on
+/// every rank; the model's values are undefined then. Collective.
 std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& host_comm,
                                 const ckpt::Checkpoint& checkpoint, bool moments,
-                                const settings::AdapterValues& adapters = {});
+                                const settings::AdapterValues& adapters = {},
+                                const std::vector<shard::StateKind>& kinds = shard::state_kinds());
 
 /// The documents that a save writes besides the tensors.
 struct Documents {
@@ -43,11 +44,11 @@ struct Documents {
 /// Upper bound of the bytes that write_shard() writes.
 std::uint64_t shard_bytes(const std::vector<shard::StateTensor>& tensors);
 
-/// Writes the file of rank `rank` of `ranks` of a checkpoint to `folder`, with the precisions of `table`; `tensors` may
-/// be a snapshot. Throws Error of status diverged for a value that ckpt::values_of() forbids. Writes and reads back
-/// through `runner`. Not collective; any thread.
+/// Writes file `file_number` of `file_count` of a checkpoint to `folder`, the rows that this rank saves, with the
+/// precisions of `table`; `tensors` may be a snapshot. Throws Error of status diverged for a value that
+/// ckpt::values_of() forbids. Writes and reads back through `runner`. Not collective; any thread.
 ckpt::FileEntry write_shard(const std::vector<shard::StateTensor>& tensors, const std::vector<model::Parameter>& table,
-                            const Documents& documents, const std::string& folder, int rank, int ranks,
+                            const Documents& documents, const std::string& folder, int file_number, int file_count,
                             const PieceRunner& runner);
 
 }  // namespace fp8::state

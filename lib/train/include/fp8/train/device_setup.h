@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "fp8/comm/device.h"
+#include "fp8/comm/mesh.h"
 #include "fp8/settings/config.h"
 
 namespace fp8::train {
@@ -36,14 +36,14 @@ class DeviceSetup {
   /// Opens the device `wanted`; by default a GPU if every rank has one, otherwise the host. All ranks use the same type
   /// of device, and no two the same GPU. Throws AgreedError naming what is missing, as check_fp8() too. GEMMs that the
   /// library of the device does not offer are found by plan_memory(). With `plan_only` a GPU that is wanted need not
-  /// exist: the context then has no stream, and is for dry runs. `host_comm` outlives it. Collective.
+  /// exist: the context then has no stream, and is for dry runs. The ranks of `host` outlive it. Collective.
   DeviceSetup(std::optional<device::DeviceType> wanted, const settings::PrecisionConfig& precision,
-              comm::Communicator& host_comm, bool plan_only = false);
+              const comm::Mesh& host, bool plan_only = false);
   /// On the device, without an arena.
   const Context& context() const { return context_; }
   device::DeviceType type() const { return context_.device; }
-  /// The ranks of the host communicator; moves memory of the device between them.
-  comm::Communicator& device_comm() const { return *device_comm_; }
+  /// The mesh of the ranks; moves memory of the device between them.
+  const comm::Mesh& mesh() const { return mesh_; }
   /// "CPU", or the GPU's name; "GPU" if none was opened.
   std::string name() const { return device_ ? device_->name() : "GPU"; }
   /// A note for the user if the CPU was selected though some ranks have a GPU; else empty. It is the same on all ranks.
@@ -53,7 +53,7 @@ class DeviceSetup {
   std::string note_;
   std::unique_ptr<device::Device> device_;
   Context context_;
-  std::shared_ptr<comm::Communicator> device_comm_;
+  comm::Mesh host_, mesh_;
 };
 
 }  // namespace fp8::train

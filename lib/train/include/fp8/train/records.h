@@ -11,7 +11,7 @@ namespace fp8::train {
 struct SampledText;
 
 /// The process mesh of `ranks` that share all parameters: {"dp_replicate","dp_shard","pp","ep","tp"}.
-json::Value mesh_record(int ranks);
+json::Value mesh_record(const comm::MeshShape& shape);
 
 /// {"type":"run"}, the first record of a start.
 json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,

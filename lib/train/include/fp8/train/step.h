@@ -43,7 +43,6 @@ struct StepScalars {
 struct StepEnvironment {
   shard::ShardedModel& model;
   comm::Communicator& host_comm;
-  comm::Communicator& device_comm;             ///< the same ranks; moves memory of the model's device
   const device::Buffer& scalars;               ///< one StepScalars, on that device
   std::uint64_t seed = 0;                      ///< seed of dropout
   statistics::Collector* collector = nullptr;  ///< collector that observes this step, or null

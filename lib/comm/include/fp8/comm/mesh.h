@@ -1,0 +1,71 @@
+/// The mesh of a job: its ranks along dimensions, and the groups of ranks that share samples, shards and replicas of
+/// the parameters. Data-parallel index, writer and file number are three numbers with three names, although today all
+/// follow from the rank in the job.
+#pragma once
+
+#include <memory>
+
+#include "fp8/comm/comm.h"
+#include "fp8/comm/device.h"
+
+namespace fp8::comm {
+
+/// Number of ranks along each dimension. Rank ((stage x dp_replicate + replicate) x dp_shard + shard) x tp + t has
+/// these coordinates. ep divides dp_shard x tp: a group of experts is ep consecutive values of shard x tp + t. Another
+/// dimension, cp, is reserved.
+struct MeshShape {
+  int dp_replicate = 1;  ///< copies of the sharded parameters, each for a part of the samples
+  int dp_shard = 1;      ///< ranks that share a copy, each for a part of the samples
+  int pp = 1;            ///< stages of layers
+  int ep = 1;            ///< parts of the experts
+  int tp = 1;            ///< parts of each linear
+
+  /// Number of ranks.
+  int ranks() const { return pp * dp_replicate * dp_shard * tp; }
+  /// Equal along every dimension.
+  bool operator==(const MeshShape&) const = default;
+};
+
+/// Dimensions of a mesh; a set of them is a sum.
+enum Dimension : std::uint8_t { kDpReplicate = 1, kDpShard = 2, kPp = 4, kTp = 8 };
+
+/// The lowest rank that differs from `rank` only along `dimensions`, a set of Dimension: equal for the ranks of a group
+/// along them, different for different groups.
+int first_of_group(const MeshShape& shape, int rank, unsigned dimensions);
+
+/// The groups of a rank. A copy refers to the same groups.
+class Mesh {
+ public:
+  /// All ranks of `all`, which outlives the mesh, along dp_shard.
+  explicit Mesh(Communicator& all);
+  /// Splits `all`, which outlives the mesh. Collective. Throws Error unless the mesh has as many ranks as `all`.
+  Mesh(Communicator& all, const MeshShape& shape);
+
+  /// Number of ranks along each dimension.
+  const MeshShape& shape() const { return shape_; }
+  /// All ranks.
+  Communicator& all() const { return *all_; }
+  /// The ranks among which a copy of the parameters is sharded (dp_shard).
+  Communicator& shards() const { return *shards_; }
+  /// The ranks that hold the same shard (dp_replicate).
+  Communicator& replicas() const { return *replicas_; }
+  /// Number of this rank's part of the samples, from 0, and how many parts there are.
+  int data_index() const { return all_->rank() / shape_.tp % data_parts(); }
+  /// See data_index().
+  int data_parts() const { return shape_.dp_replicate * shape_.dp_shard; }
+  /// Number of this rank's file in a checkpoint, from 0, and how many files there are.
+  int file_number() const { return all_->rank(); }
+  /// See file_number().
+  int file_count() const { return all_->size(); }
+
+ private:
+  friend Mesh on_device(const Mesh& host, const device::Context& ctx);
+  MeshShape shape_;
+  std::shared_ptr<Communicator> all_, shards_, replicas_;
+};
+
+/// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it.
+/// Collective.
+Mesh on_device(const Mesh& host, const device::Context& ctx);
+
+}  // namespace fp8::comm
