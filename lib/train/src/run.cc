@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
@@ -473,9 +474,19 @@ Exit train(RunState& state, const RunContext& run) {
   return end_run(state, run);
 }
 
-// Refuses a file of --gradients that cannot be written, before anything is computed.
-void check_gradients(const settings::RunConfig& c) {
-  if (!c.gradients.empty()) check_output(c.gradients, c.force, state::inputs_of(c));
+// Refuses a file of --gradients that cannot be written, before anything is computed. A run that is resumed by the same
+// command keeps the file, which may be that of an earlier start, and writes none.
+void check_gradients(RunSetup& s) {
+  settings::RunConfig& c = s.config;
+  if (c.gradients.empty()) return;
+  std::error_code ignored;
+  if (s.resuming && !c.force && std::filesystem::is_regular_file(c.gradients, ignored)) {
+    s.notes.push_back(c.gradients + " exists and is kept: the gradients of this start are not written (" +
+                      cli::flag_name("force") + " replaces it)");
+    c.gradients.clear();
+  } else {
+    check_output(c.gradients, c.force, state::inputs_of(c));
+  }
 }
 
 // Prints the report of a dry run, or that the run has no steps left. Collective.
@@ -516,7 +527,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
           &collector.emplace(host_comm, statistics::CollectorOptions{observed_linears(setup.model_spec.table, {})});
     const bool done = setup.position.step >= setup.last_step;
     comm::agree(host_comm, [&] {
-      if (!done) check_gradients(config);
+      if (!done) check_gradients(setup);
     });
     if (config.dry_run || done) {
       if (const auto damage = state::verify(host_comm, checkpoints->start())) {

@@ -100,6 +100,17 @@ TEST_F(Gradients, AreThoseOfTheFirstStepOfAStart) {
   EXPECT_NEAR(norm() / record("step").get_double("grad_norm", "step"), 1, 1e-6);
 }
 
+// The same command resumes the run.
+TEST_F(Gradients, OfAnEarlierStartAreKept) {
+  config_.until_step = 2;
+  EXPECT_EQ(go(), Exit::done);
+  const std::string first = test::read_file(config_.gradients);
+  config_.until_step = 3;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_EQ(test::read_file(config_.gradients), first);
+  EXPECT_NE(notes_.find(config_.gradients + " exists and is kept"), std::string::npos) << notes_;
+}
+
 // A file that exists is refused before anything is made; a finished run writes nothing and refuses nothing.
 TEST_F(Gradients, AFileThatExistsIsKept) {
   test::write_file(config_.gradients, "kept");
