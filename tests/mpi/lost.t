@@ -58,6 +58,12 @@ is "a lost rank: the newest checkpoint is the last in the log, or the next" "$([
 mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --until-step $next --out run -q >out 2>err </dev/null
 is "a lost rank: the run resumes from the newest checkpoint" "$? $(losses out | cut -d' ' -f1)" "0 $next"
 
+# --- copies of the parameters: a rank that is lost is missing in a group of each of two others, of which one reports
+rm -rf run
+begin 4 $train --dp-replicate 2
+until_says '"type":"step","step":3'
+lost "a rank of a copy lost during training" 3 '(all-reduce|all-gather|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
+
 rm -rf run
 # shellcheck disable=SC2086
 begin 2 $train

@@ -16,7 +16,7 @@ constexpr double kMinInterval = 0.05, kMaxInterval = 1;  // seconds
 constexpr double kPollsPerTimeout = 20;
 constexpr double kFirstQuery = 0.45;  // share of the timeout after which peers are queried
 constexpr double kSilence = 0.5;      // share of the timeout after which a peer does not answer
-constexpr double kReporterDelay = 2;  // seconds that other ranks leave to the reporter
+constexpr double kReporterDelay = 2;  // most seconds that a reporter leaves to those of lower rank, and others to it
 
 }  // namespace
 
@@ -193,7 +193,9 @@ void StallDetector::check_collective(const ProgressTable::Snapshot& now, double 
     return query_peers(elapsed);
   }
   stalled_ += elapsed;
-  if (!is_reporter() && stalled_ < kReporterDelay) return;
+  // Each group that waits for the same rank has a reporter: the lowest one ends the job before the next one speaks.
+  const double delay = is_reporter() ? std::min(kReporterDelay, rank_ * interval_) : 2 * kReporterDelay;
+  if (stalled_ < delay) return;
   table_.abort();
   on_stall_(*stall);
 }
