@@ -37,7 +37,7 @@ comm::Request start_exchange(comm::Communicator& group, const View& from, const 
 
 void ParameterStore::allocate_sums(const Context& ctx) {
   if (!options_.training) return;
-  squares_ = allocate(ctx, DType::f64, {std::ssize(table_)}, "gradients");
+  squares_ = allocate(ctx, DType::f64, {std::ssize(table_)}, "scratch");
   const std::int64_t replicas = mesh_.replicas().size();
   if (replicas == 1 || options_.reduce == DType::f32) return;
   std::int64_t most = 0;
