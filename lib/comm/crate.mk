@@ -1,3 +1,3 @@
-about := Ranks and collectives on host and device buffers; one rank needs no MPI
+about := Ranks, their mesh, and collectives on host and device buffers; one rank needs no MPI
 deps  := base device watchdog
 pkgs  := mpi nccl

@@ -12,6 +12,9 @@ namespace fp8::comm::cuda {
 std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx);
 /// See on_device(); for one rank, without NCCL.
 std::unique_ptr<Communicator> solo(Communicator& host, const device::Context& ctx);
+/// Whether NCCL starts the kernels of several communicators in the order of the program. Without it two ranks could
+/// each run the kernel for which the other one has no room yet.
+bool orders_groups();
 /// See device_library_version().
 std::string version();
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "cuda.h"
+
 namespace fp8::comm {
 namespace {
 
@@ -42,6 +44,13 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
 
 Mesh on_device(const Mesh& host, const device::Context& ctx) {
   Mesh there = host;
+  const MeshShape& shape = host.shape();
+  if (ctx.device == device::DeviceType::cuda && shape.dp_replicate > 1 && shape.dp_shard > 1)
+    agree(host.all(), [] {
+      if (!cuda::orders_groups())
+        throw Error(
+            "copies of sharded parameters on GPUs need NCCL 2.26 or newer without NCCL_LAUNCH_ORDER_IMPLICIT=0");
+    });
   there.all_ = on_device(host.all(), ctx);
   const auto group = [&](Communicator& of) { return &of == &host.all() ? there.all_ : on_device(of, ctx); };
   there.shards_ = group(host.shards());

@@ -100,7 +100,7 @@ class NcclCommunicator final : public OfDevice {
     ncclUniqueId id{};
     std::int64_t two = 0;
     agree(host_, [&] {
-      two = orders_communicators();
+      two = orders_groups();
       if (host_.rank() == 0) nccl_.check(nccl_.GetUniqueId(&id), "id");
     });
     host_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
@@ -156,6 +156,14 @@ class NcclCommunicator final : public OfDevice {
     });
   }
 
+  Request start_sums(std::span<const std::span<float>> tensors) override {
+    if (std::all_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.empty(); })) return {};
+    return gathers_->start("all-reduce", [&](cudaStream_t stream) {
+      for (const std::span<float> t : tensors)
+        if (!t.empty()) reduce(t.data(), t.size(), ncclFloat32, ncclSum, stream);
+    });
+  }
+
   // NCCL also copies the own block, as a message of this rank to itself. Without blocks of this rank the group is
   // empty, and the watchdog counts it as on the other ranks.
   Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
@@ -202,12 +210,6 @@ class NcclCommunicator final : public OfDevice {
   }
 
  private:
-  // Whether kernels of two communicators start in the same order on all ranks.
-  bool orders_communicators() const {
-    int version = 0;
-    nccl_.check(nccl_.GetVersion(&version), "version");
-    return version >= kOrdersCommunicators && std::strcmp(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "0") != 0;
-  }
   // The communicators for gathers and, if there are two, for sums. Every rank waits for the others, as the watchdog
   // knows. An error ends the job with this rank's name: the others could not agree on it. They share no resources of
   // NCCL's (splitShare), because these would put their kernels in one order again.
@@ -223,9 +225,10 @@ class NcclCommunicator final : public OfDevice {
   Connection& sums() { return sums_ ? *sums_ : *gathers_; }
 
   Request start_reduction(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
-    return gathers_->start("all-reduce", [&](cudaStream_t stream) {
-      nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
-    });
+    return gathers_->start("all-reduce", [&](cudaStream_t stream) { reduce(values, count, type, op, stream); });
+  }
+  void reduce(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream) {
+    nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
   }
   void send(const std::byte* from, std::int64_t bytes, int to, cudaStream_t stream, const char* what) {
     if (bytes > 0)
@@ -281,6 +284,12 @@ class NcclCommunicator final : public OfDevice {
 
 std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx) {
   return std::make_unique<NcclCommunicator>(host, ctx);
+}
+
+bool orders_groups() {
+  int version = 0;
+  library().check(library().GetVersion(&version), "version");
+  return version >= kOrdersCommunicators && std::strcmp(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "0") != 0;
 }
 
 std::string version() {

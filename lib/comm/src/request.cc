@@ -42,6 +42,10 @@ Request Communicator::start_reduce_scatters(std::span<const ScatteredTensor> ten
                     [this](const ScatteredTensor& t) { return start_reduce_scatter(t.full, t.mine, t.count_of); });
 }
 
+Request Communicator::start_sums(std::span<const std::span<float>> tensors) {
+  return start_each(tensors, [this](const std::span<float>& t) { return start_all_reduce(t, Reduce::sum); });
+}
+
 Request Communicator::start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) {
   std::vector<Request> parts;
   for (const ReceivedMessage& m : received) parts.push_back(start_receive(m.to, m.bytes, m.from));

@@ -221,6 +221,13 @@ inline void check_several_tensors(Communicator& group, const Context& ctx) {
   }
   EXPECT_EQ(sum.read(), std::vector<float>(3, static_cast<float>(size)));
   EXPECT_EQ(full.read()[first + 2 * rank], static_cast<float>(size * (size + 1) / 2));
+  const There<float> three(ctx, std::vector<float>(3, static_cast<float>(rank + 1))),
+      five(ctx, std::vector<float>(5, 0.5f));
+  const std::vector<std::span<float>> terms{three.span(), {}, five.span()};
+  group.start_sums(terms).wait();
+  EXPECT_EQ(three.read(), std::vector<float>(3, static_cast<float>(size * (size + 1) / 2)));
+  EXPECT_EQ(five.read(), std::vector<float>(5, 0.5f * static_cast<float>(size)));
+  EXPECT_TRUE(group.start_sums(std::vector<std::span<float>>(2)).test());
   EXPECT_TRUE(group.start_all_gathers({}).test());
   EXPECT_TRUE(group.start_reduce_scatters(std::vector<ScatteredTensor>{{nullptr, nullptr, none}}).test());
 }

@@ -83,11 +83,19 @@ double total(const Values& v) {
   return sum;
 }
 
-// Gradient of scale * sum(losses) with respect to one tensor of the reference.
+// Every fifth element of a large tensor, which is one in each of five adjacent rows and columns; all of a small one.
+std::vector<std::size_t> some_elements(std::size_t size) {
+  std::vector<std::size_t> elements;
+  for (std::size_t i = 0; i < size; i += size > 64 ? 5 : 1) elements.push_back(i);
+  return elements;
+}
+
+// Gradient of scale * sum(losses) with respect to some elements of a tensor of the reference.
 Values central_differences(ReferenceDecoder& reference, const std::string& name, const Text& text, double scale) {
   constexpr double kStep = 1e-5;
   Values gradient;
-  for (double& w : reference.weights.at(name)) {
+  for (const std::size_t element : some_elements(reference.weights.at(name).size())) {
+    double& w = reference.weights.at(name)[element];
     const double at = w;
     w = at + kStep;
     const double above = total(reference.losses(text));
@@ -124,7 +132,10 @@ TEST(Decoder, GradientOfEveryParameterIsTheCentralDifference) {
     EXPECT_EQ(r.losses[1], 0.0f) << "an ignored target";
     for (const Parameter& p : table) {
       const Values expected = central_differences(reference, p.name, text, static_cast<double>(scale));
-      EXPECT_LE(relative_error(r.gradients.at(p.name), expected), 2e-5) << variant.name << ": " << p.name;
+      const Values& all = r.gradients.at(p.name);
+      Values found;
+      for (const std::size_t element : some_elements(all.size())) found.push_back(all[element]);
+      EXPECT_LE(relative_error(found, expected), 2e-5) << variant.name << ": " << p.name;
     }
   }
 }

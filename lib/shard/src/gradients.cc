@@ -166,11 +166,12 @@ void ParameterStore::finish(const Context& ctx, Reducing& r) {
 void ParameterStore::start_replica_sums(int unit) {
   if (mesh_.replicas().size() == 1 || options_.reduce != DType::f32) return;
   const device::Timer timer(ctx_, device::Work::communication, "start all-reduce", 0);
+  std::vector<std::span<float>> terms;
   for (const SlotState& s : slots_[static_cast<std::size_t>(unit)]) {
     if (!s.trainable || s.own_rows == 0) continue;
-    const std::span<float> values(s.gradient_shard.as<float>(), static_cast<std::size_t>(s.gradient_shard.size()));
-    replica_sums_.push_back(mesh_.replicas().start_all_reduce(values, comm::Reduce::sum));
+    terms.emplace_back(s.gradient_shard.as<float>(), static_cast<std::size_t>(s.gradient_shard.size()));
   }
+  if (!terms.empty()) replica_sums_.push_back(mesh_.replicas().start_sums(terms));
 }
 
 void ParameterStore::finish_replica_sums(const Context& ctx) {

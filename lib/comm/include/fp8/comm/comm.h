@@ -143,6 +143,9 @@ class Communicator {
   /// Starts the reduce-scatters of several tensors, with one request for all of them. NCCL runs them at the same time
   /// as all-gathers, including all-gathers that were started before.
   virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors);
+  /// Starts the sums of several tensors, each as start_all_reduce(), with one request for all of them. NCCL gets them
+  /// as one group.
+  virtual Request start_sums(std::span<const std::span<float>> tensors);
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Messages of the watchdog contain `name`, as
   /// "dp_shard", unless it is empty, as that of all ranks is. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;

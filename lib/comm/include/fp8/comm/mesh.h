@@ -64,8 +64,9 @@ class Mesh {
   std::shared_ptr<Communicator> all_, shards_, replicas_;
 };
 
-/// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it.
-/// Collective.
+/// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it. Throws
+/// AgreedError on GPUs if there are copies and shards and NCCL does not order the kernels of several groups (before
+/// 2.26). Collective.
 Mesh on_device(const Mesh& host, const device::Context& ctx);
 
 }  // namespace fp8::comm
