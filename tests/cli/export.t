@@ -93,6 +93,7 @@ ids = {t["content"]: t["id"] for t in read("tokenizer.json")["added_tokens"]}
 end = read("generation_config.json")["eos_token_id"]
 print(read("tokenizer_config.json")["eos_token"], ids["<|im_end|>"] in (end if isinstance(end, list) else [end]))')" "<|im_end|> True"
 ok "the folder can be trained further" fp8-step talk.h5 --data talk-data.h5 --out talk-on --lora talker --steps 1 --batch-size 1 -q
+# shellcheck disable=SC2016 # the inner shell expands the argument
 says "a model without an end token has a note" '^fp8-export: no token ends a text: ' sh -c 'fp8-init tiny --tokenizer "$1" --set vocab_size=1000 -o bare.h5 >table && fp8-tokenize batch.txt --tokenizer "$1" -o bare-data.h5 >table &&
   fp8-step bare.h5 --data bare-data.h5 --out bare --lora-rank 2 --steps 1 --seq-length 16 --batch-size 1 -q >table && fp8-export bare --format peft -o endless' sh "$SRC/share/tokenizers/shakespeare"
 ok "the adapter can be trained further" fp8-step model.h5 --data batch.h5 --out further --steps 1 --batch-size 8 --seq-length 64 --lora adapter --lr 0 --precision fp32 -q

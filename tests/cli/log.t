@@ -338,7 +338,7 @@ says "a negative limit of a logarithmic axis" '^fp8-log: --ylim: must be positiv
 says "steps that a run does not have" '^fp8-log: spike.jsonl: has no steps from --from to --to$' fp8-log spike.jsonl --plot loss --from 2000
 says "--log without a plot" '^fp8-log: --log: only with --plot$' fp8-log spike.jsonl --log
 says "--from after --to" '^fp8-log: --from: greater than --to$' fp8-log spike.jsonl --plot loss --from 3 --to 2
-for i in $(seq 12); do sed "s/\"seed\": 1/\"seed\": $i, \"lr\": 0.00$((i % 3 + 1))/" spike.jsonl >many-$i.jsonl; done
+for i in $(seq 12); do sed "s/\"seed\": 1/\"seed\": $i, \"lr\": 0.00$((i % 3 + 1))/" spike.jsonl >"many-$i.jsonl"; done
 ok "twelve runs" fp8-log many-*.jsonl --plot loss -o many.svg
 is "are coloured by a setting and ranked" "$(grep -oE '>(lr 0\.00[123]|lowest at the end|many-12)<' many.svg | sort -u | wc -l)" 4
 says "an unknown metric is refused; the message lists the metrics" '^fp8-log: no metric "los"; available: loss, grad_norm, lr, .*, eval_loss$' fp8-log run-a.jsonl --plot los

@@ -34,8 +34,7 @@ inline std::map<std::string, decltype(&LLVMFuzzerTestOneInput)>& targets() {
   return all;
 }
 #ifdef FP8_REPLAY
-[[maybe_unused]] static const bool listed =
-    targets().emplace(FP8_NAME_OF(FP8_REPLAY), &LLVMFuzzerTestOneInput).second;
+[[maybe_unused]] static const bool listed = targets().emplace(FP8_NAME_OF(FP8_REPLAY), &LLVMFuzzerTestOneInput).second;
 #endif
 
 /// Number of accepted and refused inputs; replay.cc requires that a corpus has both.

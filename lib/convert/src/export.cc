@@ -270,8 +270,9 @@ std::map<std::string, std::string> texts_of(const OpenModel& model, const std::v
   if (tokenizer) {
     texts["tokenizer.json"] = std::move(*tokenizer);
     if (!generation.as_object().contains("eos_token_id"))
-      report.notes.emplace_back("no token ends a text: neither the model nor --template has one, so that generated "
-                                "texts go on to the limit of their length");
+      report.notes.emplace_back(
+          "no token ends a text: neither the model nor --template has one, so that generated "
+          "texts go on to the limit of their length");
   } else {
     report.notes.emplace_back("the checkpoint has no tokenizer.json, so the folder has none");
   }
@@ -370,8 +371,7 @@ void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& rep
       partial.push_back(&p);
   }
   if (partial.empty()) return;
-  report.warnings.push_back(text_of(partial, true) +
-                            (partial.size() == 1 ? ": does not consist" : ": do not consist") +
+  report.warnings.push_back(text_of(partial, true) + (partial.size() == 1 ? ": does not consist" : ": do not consist") +
                             " of whole blocks of 128 x 128: vLLM and SGLang refuse that, and transformers dequantizes "
                             "to other values; --format compressed-tensors has no blocks");
 }

@@ -178,8 +178,8 @@ TEST_F(MergeLora, what_cannot_be_merged_is_refused) {
 TEST_F(MergeLora, the_adapter_alone_is_exported_as_PEFT_writes_it) {
   const std::string source = adapted(model(), "lora.h5");
   const ExportReport report = export_folder(source, at("peft"), {.format = ExportFormat::peft});
-  EXPECT_EQ(report.files, (std::vector<std::string>{"adapter_model.safetensors", "adapter_config.json",
-                                                    "generation_config.json"}));
+  EXPECT_EQ(report.files,
+            (std::vector<std::string>{"adapter_model.safetensors", "adapter_config.json", "generation_config.json"}));
   const hf::SafetensorsFile wanted(kAdapter + "/adapter_model.safetensors"),
       got(at("peft") + "/adapter_model.safetensors");
   ASSERT_EQ(got.tensors().size(), wanted.tensors().size());

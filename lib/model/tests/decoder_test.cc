@@ -86,7 +86,7 @@ double total(const Values& v) {
 // Every fifth element of a large tensor, which is one in each of five adjacent rows and columns; all of a small one.
 std::vector<std::size_t> some_elements(std::size_t size) {
   std::vector<std::size_t> elements;
-  for (std::size_t i = 0; i < size; i += size > 64 ? 5 : 1) elements.push_back(i);
+  for (std::size_t i = 0; i<size; i += size> 64 ? 5 : 1) elements.push_back(i);
   return elements;
 }
 

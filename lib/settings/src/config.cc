@@ -71,9 +71,8 @@ PrecisionConfig precision_under(const EvalConfig& config, const std::string& rec
     return p;
   };
   const auto any = [&](bool (PrecisionConfig::*has)() const) {
-    return std::ranges::any_of(config.recipes, [&](const std::string& name) {
-      return name != kPlainRecipe && (with(name).*has)();
-    });
+    return std::ranges::any_of(config.recipes,
+                               [&](const std::string& name) { return name != kPlainRecipe && (with(name).*has)(); });
   };
   if (recipe == kPlainRecipe) {
     PrecisionConfig plain;

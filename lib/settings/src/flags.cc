@@ -107,8 +107,8 @@ void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
     name = std::find(c.recipes.begin(), name, *name) != name ? c.recipes.erase(name) : name + 1;
   c.precision.recipe = c.recipes.front() == kPlainRecipe ? c.recipes.back() : c.recipes.front();
   if (c.precision.recipe == kPlainRecipe)
-    throw Error(flag_name("recipe") + ": bf16: is to be compared with a recipe; alone it is " +
-                flag_name("precision") + " bf16");
+    throw Error(flag_name("recipe") + ": bf16: is to be compared with a recipe; alone it is " + flag_name("precision") +
+                " bf16");
 }
 
 // Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
@@ -172,8 +172,7 @@ json::Value printed_config(const RunConfig& config) {
   // Standard input is read once, by the run.
   if (const auto checkpoint = config.model == "-" ? std::nullopt : open_model(config.model)) {
     const hf::ModelConfig model = hf::parse_config(checkpoint->config(), checkpoint->path());
-    if (config.lora.wanted() || model.lora)
-      take_recipe_of_codes(resolved, *checkpoint, model::parameter_table(model));
+    if (config.lora.wanted() || model.lora) take_recipe_of_codes(resolved, *checkpoint, model::parameter_table(model));
   } else if (config.model != "-") {
     check_new_adapters(config.lora);
   }
