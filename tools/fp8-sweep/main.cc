@@ -65,7 +65,7 @@ std::string folder_of(const cli::Arguments& arguments, const std::string& sweep)
     return folder;
   }
   const std::filesystem::path path(sweep);
-  const std::string stem = path.stem().string();
+  std::string stem = path.stem().string();
   if (stem.empty() || stem == path.string())
     throw Error("--output: needed, since the name of " + sweep + " has no extension to leave out");
   return stem;

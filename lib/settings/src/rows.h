@@ -136,39 +136,33 @@ Row row(cli::Flag flag, Path... path) {
 
 // A text without a default.
 template <class... Path>
-Row text(std::string name, std::string metavar, std::string help, Path... path) {
-  return row({.name = std::move(name), .kind = FlagKind::text, .metavar = std::move(metavar), .help = std::move(help)},
-             path...);
+Row text(const std::string& name, const std::string& metavar, const std::string& help, Path... path) {
+  return row({.name = name, .kind = FlagKind::text, .metavar = metavar, .help = help}, path...);
 }
 
 // A path without a default.
 template <class... Path>
-Row file(std::string name, std::string metavar, std::string help, Path... path) {
-  return text(std::move(name), std::move(metavar), std::move(help), path...).is(FlagKind::path);
+Row file(const std::string& name, const std::string& metavar, const std::string& help, Path... path) {
+  return text(name, metavar, help, path...).is(FlagKind::path);
 }
 
 // A whole number from `min` on.
 template <class... Path>
-Row whole(std::string name, std::string fallback, double min, std::string help, Path... path) {
-  return text(std::move(name), "N", std::move(help), path...)
-      .is(FlagKind::integer)
-      .falls_back_to(std::move(fallback))
-      .between(min, 1e15);
+Row whole(const std::string& name, const std::string& fallback, double min, const std::string& help, Path... path) {
+  return text(name, "N", help, path...).is(FlagKind::integer).falls_back_to(fallback).between(min, 1e15);
 }
 
 // A number from `min` to `max`.
 template <class... Path>
-Row real(std::string name, std::string fallback, double min, double max, std::string help, Path... path) {
-  return text(std::move(name), "X", std::move(help), path...)
-      .is(FlagKind::real)
-      .falls_back_to(std::move(fallback))
-      .between(min, max);
+Row real(const std::string& name, const std::string& fallback, double min, double max, const std::string& help,
+         Path... path) {
+  return text(name, "X", help, path...).is(FlagKind::real).falls_back_to(fallback).between(min, max);
 }
 
 // A switch.
 template <class... Path>
-Row toggle(std::string name, std::string fallback, std::string help, Path... path) {
-  return row({.name = std::move(name), .default_text = std::move(fallback), .help = std::move(help)}, path...);
+Row toggle(const std::string& name, const std::string& fallback, const std::string& help, Path... path) {
+  return row({.name = name, .default_text = fallback, .help = help}, path...);
 }
 
 // One of several names of values.

@@ -14,7 +14,6 @@
 namespace fp8::train {
 namespace {
 
-using device::Context;
 using dtype::DType;
 using tensor::View;
 
