@@ -167,12 +167,13 @@ Row toggle(const std::string& name, const std::string& fallback, const std::stri
 
 // One of several names of values.
 template <class... Path>
-Row choice(const std::string& name, std::string fallback, Names<Value<Path...>> names, std::string help, Path... path) {
+Row choice(const std::string& name, std::string fallback, Names<Value<Path...>> names, const std::string& help,
+           Path... path) {
   using C = decltype(owner_of(path...));
   using Named = typename decltype(names)::value_type;
   std::vector<std::string> choices;
   for (const Named& one : names) choices.push_back(one.first);
-  Row made = text(name, "NAME", std::move(help)).falls_back_to(std::move(fallback)).among(std::move(choices));
+  Row made = text(name, "NAME", help).falls_back_to(std::move(fallback)).among(std::move(choices));
   made.read = [name, names, path...](const Arguments& a, Config& config) {
     if (a.has_value(name))
       at(static_cast<C&>(config), path...) = std::ranges::find(names, a.text(name), &Named::first)->second;
