@@ -9,7 +9,7 @@ export OMP_NUM_THREADS=1
 mesh() {
   n=$1 replicas=$2 log=$3
   shift 3
-  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size $((24 / n)) --steps 4 --lr 1e-3 --out "run.$log" --dp-replicate "$replicas" -q "$@" >"$log" 2>err </dev/null
+  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size $((24 / n / ${parts:-1})) --steps 4 --lr 1e-3 --out "run.$log" --dp-replicate "$replicas" -q "$@" >"$log" 2>err </dev/null
 }
 
 # norm FILE: the norm of the first step
@@ -27,6 +27,17 @@ for shape in 2.2 4.2 4.4 6.3 8.1 8.2 8.4 8.8; do
   near "$ranks ranks, $replicas copies: the losses are those of one rank" m$shape one 1e-6
   ok "$ranks ranks, $replicas copies: the gradients are those of one rank" fp8-info one.safetensors --diff $shape.safetensors --bound 1e-5
   ok "$ranks ranks, $replicas copies: the norm is that of one rank" close "$(norm m$shape)" "$(norm one)" 1e-6
+done
+mesh 1 1 adapters --precision fp32 --lora-rank 4 --gradients adapters.safetensors
+for way in "one 3 --zero 1 --grad-accumulation 3" "one 1 --zero 2 --recompute full" "adapters 3 --lora-rank 4 --zero 2 --grad-accumulation 3 --recompute selective"; do
+  set -- $way
+  reference=$1 parts=$2
+  shift 2
+  mesh 8 2 way --precision fp32 --gradients way.safetensors -f "$@"
+  near "8 ranks, 2 copies, $*: the losses are those of one rank" way $reference 1e-6
+  ok "8 ranks, 2 copies, $*: the gradients are those of one rank" fp8-info $reference.safetensors --diff way.safetensors --bound 1e-5
+  parts=1
+  rm -rf run.way
 done
 says "the run record has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":1,"tp":1\}' head -1 m8.2
 says "the checkpoint has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":1,"tp":1\}' head -1 run.m8.2/step-00000004/manifest.json
