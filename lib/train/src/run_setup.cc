@@ -208,7 +208,7 @@ comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_c
   comm::agree(host_comm, [&] {
     const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate,
                        shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / replicas);
-    if (checked_mul(replicas, shards, "ranks") != ranks)
+    if (checked_mul(replicas, shards, cli::flag_name("dp-replicate")) != ranks)
       throw Error(cli::flag_name("dp-replicate") + " " + std::to_string(replicas) +
                   (config.dp_shard > 0 ? " times " + cli::flag_name("dp-shard") + " " + std::to_string(shards)
                                        : std::string()) +
