@@ -45,7 +45,7 @@ const std::vector<StateKind>& state_kinds();
 
 /// The tensors of `kinds` in their order: without a store those that follow from the table alone.
 std::vector<StateTensor> state_tensors(const StateSource& source, const std::vector<StateKind>& kinds = state_kinds());
-/// Those of a store.
+/// The tensors of a store, of `kinds` in their order.
 std::vector<StateTensor> state_tensors(const ParameterStore& store,
                                        const std::vector<StateKind>& kinds = state_kinds());
 
