@@ -18,9 +18,10 @@ class MpiChannel final : public watchdog::Channel {
   MpiChannel(const MpiChannel&) = delete;
   MpiChannel& operator=(const MpiChannel&) = delete;
   ~MpiChannel() override {
-    // Messages of this size were sent at once, or are for a rank that has stopped its watchdog and ignores them.
+    // Messages of this size were sent at once, or are for a rank that has stopped its watchdog and ignores them. They
+    // may arrive later, so the communicator lives until MPI_Finalize: the next one could get its number, and Open MPI
+    // would deliver them there and lose those that have their sequence numbers.
     for (Sent& s : sent_) MPI_Request_free(&s.request);
-    MPI_Comm_free(&comm_);
   }
   void send(int rank, const Message& message) override {
     sent_.remove_if([](Sent& s) {
@@ -48,7 +49,7 @@ class MpiChannel final : public watchdog::Channel {
     Message message;
     MPI_Request request;
   };
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = MPI_COMM_NULL;  // of this channel alone
   std::list<Sent> sent_;  // MPI reads a message until its request is done
 };
 

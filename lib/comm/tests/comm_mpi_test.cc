@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm_cases.h"
+#include "mpi_channel.h"
 #include "mpi_communicator.h"
 #include "mpi_main.h"
 
@@ -131,6 +132,27 @@ TEST(World, AWatchdogWaitsForWorkOfARankAlone) {
   agree(*group, [&] {
     if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
   });
+}
+
+// A rank may end its watchdog before the last messages of the others arrive.
+TEST(World, AWatchdogReceivesNoMessageOfTheWatchBefore) {
+  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+  const int rank = world()->rank();
+  std::int64_t received = 0;
+  for (std::int64_t watch = 1; watch <= 2; ++watch) {
+    std::unique_ptr<watchdog::Channel> channel = mpi_channel(MPI_COMM_WORLD);
+    if (rank == 0 && watch == 1) channel.reset();
+    world()->barrier();
+    watchdog::Message message;
+    message.reached = watch;
+    if (rank == 1) channel->send(0, message);
+    world()->barrier();
+    while (channel && rank == 0 && received == 0) {
+      if (const auto arrived = channel->receive()) received = arrived->second.reached;
+    }
+    world()->barrier();
+  }
+  EXPECT_EQ(received, rank == 0 ? 2 : 0);
 }
 
 TEST(World, ErrorsOfTheLibraryNameTheCollective) {
