@@ -14,7 +14,10 @@ using watchdog::Message;
 
 class MpiChannel final : public watchdog::Channel {
  public:
-  explicit MpiChannel(MPI_Comm comm) { check_mpi(MPI_Comm_dup(comm, &comm_), "start of the watchdog"); }
+  explicit MpiChannel(MPI_Comm comm) {
+    check_mpi(MPI_Comm_dup(comm, &comm_), "start of the watchdog");
+    check_mpi(MPI_Comm_size(comm_, &size_), "start of the watchdog");
+  }
   MpiChannel(const MpiChannel&) = delete;
   MpiChannel& operator=(const MpiChannel&) = delete;
   ~MpiChannel() override {
@@ -23,6 +26,7 @@ class MpiChannel final : public watchdog::Channel {
     // would deliver them there and lose those that have their sequence numbers.
     for (Sent& s : sent_) MPI_Request_free(&s.request);
   }
+  int size() const override { return size_; }
   void send(int rank, const Message& message) override {
     sent_.remove_if([](Sent& s) {
       int done = 0;
@@ -50,6 +54,7 @@ class MpiChannel final : public watchdog::Channel {
     MPI_Request request;
   };
   MPI_Comm comm_ = MPI_COMM_NULL;  // of this channel alone
+  int size_ = 0;
   std::list<Sent> sent_;  // MPI reads a message until its request is done
 };
 

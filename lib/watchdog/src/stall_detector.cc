@@ -1,4 +1,4 @@
-// Peers are queried when nearly half of the timeout has passed, and a stall is reported at its end.
+// Peers are queried when a fifth of the timeout has passed, and a stall is reported at its end.
 #include "fp8/watchdog/stall_detector.h"
 
 #include <algorithm>
@@ -14,9 +14,10 @@ namespace {
 
 constexpr double kMinInterval = 0.05, kMaxInterval = 1;  // seconds
 constexpr double kPollsPerTimeout = 20;
-constexpr double kFirstQuery = 0.45;  // share of the timeout after which peers are queried
-constexpr double kSilence = 0.5;      // share of the timeout after which a peer does not answer
-constexpr double kReporterDelay = 2;  // most seconds that a reporter leaves to those of lower rank, and others to it
+constexpr double kFirstQuery = 0.2;   // share of the timeout after which peers are queried
+constexpr double kSilence = 0.75;     // share of the timeout after which a peer does not answer
+constexpr double kReporterDelay = 2;  // most seconds between the announcement of a rank and its report
+constexpr double kQuiet = 10;         // seconds that a rank has to end the job after it announced its report
 
 }  // namespace
 
@@ -50,10 +51,9 @@ bool StallDetector::is_silent(const Peer& p) const {
 void StallDetector::answer_queries() {
   while (const auto received = channel_.receive()) {
     const auto& [sender, message] = *received;
-    if (message.is_query == 0) {
-      receive_reply(sender, message);
-      continue;
-    }
+    if (message.kind == Message::announcement) receive_announcement(sender);
+    if (message.kind == Message::reply) receive_reply(sender, message);
+    if (message.kind != Message::query) continue;
     Activity activity = Activity::computing;
     try {
       const ProgressTable::Snapshot now = table_.snapshot();
@@ -62,7 +62,7 @@ void StallDetector::answer_queries() {
       // poll() reports the error.
     }
     const std::int64_t reached = table_.reached(std::bit_cast<std::uint64_t>(message.group));
-    channel_.send(sender, {0, message.group, reached, static_cast<std::int64_t>(activity),
+    channel_.send(sender, {Message::reply, message.group, reached, static_cast<std::int64_t>(activity),
                            static_cast<std::int64_t>(computing_ * 1000)});
   }
 }
@@ -90,7 +90,7 @@ void StallDetector::query_peers(double elapsed) {
       }
       peer.query_sent = true;
       peer.unanswered_seconds = 0;
-      channel_.send(rank, {1, std::bit_cast<std::int64_t>(part.awaited.collective.group), 0, 0, 0});
+      channel_.send(rank, {Message::query, std::bit_cast<std::int64_t>(part.awaited.collective.group), 0, 0, 0});
     }
   }
 }
@@ -146,58 +146,74 @@ bool StallDetector::work_is_stuck(const ProgressTable::Snapshot& now, double ela
   return work_idle_ >= timeout_;
 }
 
-void StallDetector::report_error(const std::string& message) {
-  table_.abort();
+void StallDetector::receive_announcement(int sender) {
+  if (!announced_ || sender < rank_) quiet_ = kQuiet;
+}
+
+void StallDetector::report_error(const std::string& message, double elapsed) {
   Stall stall;
   stall.error = "rank " + std::to_string(rank_) + ": " + message;
+  report(stall, 0, elapsed);
+}
+
+// Called by each poll that finds a stall; announces it after `delay` seconds, and reports it when lower ranks that have
+// announced theirs at the same time have had the time to report.
+void StallDetector::report(const Stall& stall, double delay, double elapsed) {
+  if (quiet_ > 0) return;
+  stalled_ += elapsed;
+  if (stalled_ < delay) return;
+  if (!std::exchange(announced_, true)) {
+    for (int rank = 0; rank < channel_.size(); ++rank) {
+      if (rank != rank_) channel_.send(rank, {Message::announcement, 0, 0, 0, 0});
+    }
+  }
+  if (stalled_ < delay + std::min(kReporterDelay, rank_ * interval_)) return;
+  table_.abort();
   on_stall_(stall);
 }
 
 void StallDetector::poll(double elapsed) {
+  const double counted = std::min(elapsed, 2 * interval_);
+  quiet_ = std::max(0.0, quiet_ - counted);
   answer_queries();
   ProgressTable::Snapshot now;
   try {
     now = table_.snapshot();
   } catch (const Error& e) {
-    return report_error(e.what());
+    return report_error(e.what(), counted);
   }
-  const double counted = std::min(elapsed, 2 * interval_);
   const bool waited = !now.pending.empty() || std::exchange(waits_, now.waits) != now.waits;
   computing_ = waited ? 0 : now.local_work ? timeout_ / 2 : computing_ + counted;
   if (work_is_stuck(now, counted))
-    return report_error(work_->name + ": no progress within " + format_short(timeout_, 6) + " s");
-  check_collective(now, counted);
+    return report_error(work_->name + ": no progress within " + format_short(timeout_, 6) + " s", counted);
+  if (const std::optional<Stall> stall = check_collective(now, counted))
+    return report(*stall, is_reporter() ? 0 : 2 * kReporterDelay, counted);
+  stalled_ = 0;
+  announced_ = false;
 }
 
-void StallDetector::check_collective(const ProgressTable::Snapshot& now, double elapsed) {
+// The stall of the pending collectives, if there is one; queries the peers otherwise.
+std::optional<Stall> StallDetector::check_collective(const ProgressTable::Snapshot& now, double elapsed) {
   if (!std::ranges::equal(now.pending, parts_, {}, {}, &Part::awaited)) {
     parts_.clear();
-    waited_ = stalled_ = 0;
+    waited_ = 0;
     for (const ProgressTable::Awaited& awaited : now.pending) {
       Part& part = parts_.emplace_back(Part{awaited, {}});
       for (const int member : awaited.members) {
         if (member != rank_) part.peers.emplace(member, Peer{});
       }
     }
-    return;
+    return std::nullopt;
   }
-  if (parts_.empty()) return;
+  if (parts_.empty()) return std::nullopt;
   waited_ += elapsed;
   for (Part& part : parts_) {
     for (auto& [rank, peer] : part.peers) peer.late_seconds += elapsed;
   }
-  if (waited_ < timeout_ * kFirstQuery) return;
-  const std::optional<Stall> stall = find_stall(now);
-  if (!stall) {
-    stalled_ = 0;
-    return query_peers(elapsed);
-  }
-  stalled_ += elapsed;
-  // Each group that waits for the same rank has a reporter: the lowest one ends the job before the next one speaks.
-  const double delay = is_reporter() ? std::min(kReporterDelay, rank_ * interval_) : 2 * kReporterDelay;
-  if (stalled_ < delay) return;
-  table_.abort();
-  on_stall_(*stall);
+  if (waited_ < timeout_ * kFirstQuery) return std::nullopt;
+  std::optional<Stall> stall = find_stall(now);
+  if (!stall) query_peers(elapsed);
+  return stall;
 }
 
 }  // namespace fp8::watchdog

@@ -41,8 +41,9 @@ class Job {
   /// Simulates `seconds`, or less if a rank reports a stall; returns the simulated seconds.
   double run(double seconds) {
     const double interval = ranks_.front()->detector.interval();
+    const std::size_t reported = reports_.size();
     double at = 0;
-    for (; at < seconds && reports_.empty(); at += interval) {
+    for (; at < seconds && reports_.size() == reported; at += interval) {
       for (const auto& r : ranks_) {
         r->unpolled += interval;
         if (r->stopped) continue;
@@ -65,6 +66,7 @@ class Job {
         : job(j), number(n), detector(*progress, *this, n, kTimeout, [this](const Stall& s) {
             job.reports_.push_back(std::to_string(number) + ": " + s.message());
           }) {}
+    int size() const override { return static_cast<int>(job.ranks_.size()); }
     void send(int rank, const Message& message) override {
       job.ranks_[static_cast<std::size_t>(rank)]->inbox.emplace_back(number, message);
     }

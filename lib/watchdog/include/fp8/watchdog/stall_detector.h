@@ -3,6 +3,10 @@
 /// rank that makes no progress. It has no thread, clock or MPI: messages go through a Channel, and the caller passes
 /// the elapsed time.
 ///
+/// One rank reports. A rank that is about to report announces that to all ranks, and then waits, the longer the higher
+/// its number is. A rank that receives the announcement of a lower rank, or of any rank before it has made its own,
+/// does not report within the time that the other one takes to end the job.
+///
 /// A rank that computes is late if it has not reached the collective for the timeout, and has waited for no collective
 /// in this time. A rank that waits for another collective may itself wait for a rank that is late, which a member of
 /// that collective reports; therefore it is late only after twice the timeout, when ranks wait for each other. A
@@ -40,7 +44,9 @@ enum class Activity : std::uint8_t { computing, local_work, waiting };
 
 /// A message between two detectors, sent as its bytes.
 struct Message {
-  std::int64_t is_query = 0;   ///< 1: a query; 0: a reply
+  /// An announcement says that its sender is about to report; it uses no other member.
+  enum Kind : std::int64_t { reply, query, announcement };
+  Kind kind = reply;
   std::int64_t group = 0;      ///< bits of the group's key
   std::int64_t reached = 0;    ///< reply: collectives of the group that the sender has reached
   std::int64_t activity = 0;   ///< reply: an Activity
@@ -52,6 +58,8 @@ struct Message {
 class Channel {
  public:
   virtual ~Channel() = default;
+  /// The number of ranks of the job.
+  virtual int size() const = 0;
   /// Sends without blocking, whatever the other rank does.
   virtual void send(int rank, const Message& message) = 0;
   /// The next message that has arrived, and its sender; none if there is none.
@@ -91,10 +99,12 @@ class StallDetector {
   void receive_reply(int sender, const Message& reply);
   void query_peers(double elapsed);
   bool work_is_stuck(const ProgressTable::Snapshot& now, double elapsed);
-  void check_collective(const ProgressTable::Snapshot& now, double elapsed);
+  std::optional<Stall> check_collective(const ProgressTable::Snapshot& now, double elapsed);
   std::optional<Stall> find_stall(const ProgressTable::Snapshot& now) const;
   bool is_reporter() const;
-  void report_error(const std::string& message);
+  void receive_announcement(int sender);
+  void report_error(const std::string& message, double elapsed);
+  void report(const Stall& stall, double delay, double elapsed);
 
   ProgressTable& table_;
   Channel& channel_;
@@ -103,7 +113,9 @@ class StallDetector {
   std::function<void(const Stall&)> on_stall_;
   std::vector<Part> parts_;
   double waited_ = 0;        // seconds for parts_
-  double stalled_ = 0;       // seconds since find_stall() found a stall
+  double stalled_ = 0;       // seconds since this rank found what it would report
+  bool announced_ = false;   // whether it has announced that
+  double quiet_ = 0;         // seconds for which another rank has announced a report
   double computing_ = 0;     // seconds, see Message::computing
   std::uint64_t waits_ = 0;  // ProgressTable::Snapshot::waits when computing_ was 0
   std::optional<ProgressTable::WorkProgress> work_;
