@@ -40,6 +40,22 @@ updates 3 3 updates in 2 steps
 tokens 65 65 tokens in 2 steps of equal size
 TABLE
 
+# A mesh that is none, or that has not as many ranks as there are files.
+while read -r value reason; do
+  forge mesh "$value"
+  for command in "fp8-info $bad --verify" "fp8-info one --diff $bad" "fp8-convert $bad --merge -o x.h5" "fp8-step $bad --data d.h5 --seq-length 16 --batch-size 2 --steps 1 --out x"; do
+    $command >out 2>err </dev/null
+    is "mesh $value: $command gives status 2 and one line" "$? $(cat out err)" "2 ${command%% *}: $bad/manifest.json: mesh: $reason"
+  done
+  passed="$bad: damaged, trying an older one: $bad/manifest.json: mesh: $reason"
+  fp8-resume run --print >out 2>err
+  is "mesh $value: fp8-resume --print falls back to the older checkpoint, with a message" "$? $(cat out err)" "$(printf '%s\n' "0 run/step-00000001" "fp8-resume: $passed")"
+done <<TABLE
+[] not an object
+{"dp_replicate":0,"dp_shard":1,"pp":1,"ep":1,"tp":1} dp_replicate is not a positive integer
+{"dp_replicate":4294967296,"dp_shard":4294967296,"pp":1,"ep":1,"tp":1} dp_replicate x dp_shard x pp x tp is not the number of files, 1
+TABLE
+
 # Only the run can check the tokens per step, which are 32.
 forge tokens 66
 ok "a token count for another step size verifies" fp8-info $bad --verify

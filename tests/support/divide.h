@@ -7,6 +7,7 @@
 
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/writer.h"
+#include "manifest_parts.h"
 
 namespace fp8::test {
 
@@ -71,7 +72,7 @@ inline void divide(const std::string& from, const std::string& to, std::int64_t 
     }
     entries.push_back(writer.finish());
   }
-  ckpt::commit_folder(folder, to, source.kind(), source.mesh(), entries);
+  ckpt::commit_folder(folder, to, source.kind(), mesh_of(ranks), entries);
 }
 
 }  // namespace fp8::test

@@ -7,6 +7,7 @@
 
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/ckpt/writer.h"
+#include "manifest_parts.h"
 
 namespace fp8::test {
 
@@ -35,7 +36,7 @@ inline void forge(const std::string& from, const std::string& to, const std::fun
     f.values(meta.name, bytes);
     writer.tensor(meta, ckpt::whole_block(meta), bytes);
   }
-  ckpt::commit_folder(folder, to, ckpt::FileKind::training, source.mesh(), {writer.finish([](const std::string&) {})});
+  ckpt::commit_folder(folder, to, ckpt::FileKind::training, mesh_of(1), {writer.finish([](const std::string&) {})});
 }
 
 }  // namespace fp8::test

@@ -2,7 +2,9 @@
 #include "manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "fp8/base/checked.h"
@@ -12,6 +14,9 @@
 
 namespace fp8::ckpt {
 namespace {
+
+/// Members of `mesh`.
+constexpr std::array<std::string_view, 5> kMeshDimensions{"dp_replicate", "dp_shard", "pp", "ep", "tp"};
 
 constexpr std::string_view kSelfHead = "\"self\":\"";
 constexpr std::string_view kSelfTail = "\"}\n";
@@ -69,10 +74,38 @@ TensorPlaces places_from_json(const json::Object& object, const std::string& pat
     const json::Array& block = value.as_array();
     if (block.size() != 3)
       throw Error(path + ": " + tensor.meta.name + ": a block must be [file, [offset, ...], [extent, ...]]");
-    tensor.blocks.push_back({checked_cast<std::size_t>(block[0].as_int(), path),
-                             {integers_from_json(block[1].as_array()), integers_from_json(block[2].as_array())}});
+    try {
+      tensor.blocks.push_back({checked_cast<std::size_t>(block[0].as_int(), "file"),
+                               {integers_from_json(block[1].as_array()), integers_from_json(block[2].as_array())}});
+    } catch (const Error& e) {
+      throw Error(path + ": " + tensor.meta.name + ": a block: " + e.what());
+    }
   }
   return tensor;
+}
+
+// Throws Error unless `mesh` has the number of ranks along each dimension, and the mesh has as many ranks as there are
+// files. See comm::MeshShape.
+void check_mesh(const json::Value& mesh, std::size_t files, const std::string& path) {
+  const std::string here = path + ": mesh: ";
+  if (!mesh.is_object()) throw Error(here + "not an object");
+  for (const auto& [name, value] : mesh.as_object())
+    if (std::ranges::find(kMeshDimensions, name) == kMeshDimensions.end())
+      throw Error(here + "unknown member " + terminal_safe(name));
+  const auto most =
+      static_cast<std::int64_t>(files) + 1;  // stands for all larger numbers, so that no product overflows
+  std::map<std::string_view, std::int64_t> sizes;
+  for (const std::string_view name : kMeshDimensions) {
+    const json::Value* size = mesh.as_object().find(name);
+    if (size == nullptr) throw Error(here + "no " + std::string(name));
+    if (!size->is_int() || size->as_double() < 1) throw Error(here + std::string(name) + " is not a positive integer");
+    sizes[name] = size->as_double() < static_cast<double>(most) ? size->as_int() : most;
+  }
+  std::int64_t ranks = 1;
+  for (const char* name : {"dp_replicate", "dp_shard", "pp", "tp"}) ranks = std::min(most, ranks * sizes[name]);
+  if (ranks != most - 1)
+    throw Error(here + "dp_replicate x dp_shard x pp x tp is not the number of files, " + std::to_string(files));
+  if (sizes["dp_shard"] * sizes["tp"] % sizes["ep"] != 0) throw Error(here + "ep does not divide dp_shard x tp");
 }
 
 // Splits the text at `self`, whose digest must match; returns the text without that member.
@@ -160,6 +193,7 @@ TensorMeta tensor_from_json(const json::Object& object, const std::string& what)
 }
 
 void check(const Manifest& manifest, const std::string& what) {
+  check_mesh(manifest.mesh, manifest.files.size(), what);
   const std::string* previous = nullptr;
   std::set<std::size_t> holders;
   for (const TensorPlaces& t : manifest.tensors) {

@@ -37,7 +37,7 @@ struct TensorPlaces {
 /// The whole table. For a single-file checkpoint it is computed from the file.
 struct Manifest {
   FileKind kind = FileKind::model;
-  json::Value mesh;
+  json::Value mesh;                   ///< ranks along dp_replicate, dp_shard, pp, ep and tp
   std::vector<FileFact> files;        ///< files by rank
   std::vector<TensorPlaces> tensors;  ///< tensors by name
 };
@@ -47,8 +47,8 @@ void check_version(std::int64_t version, const std::string& path);
 /// Throws Error `what: ...`, naming the first row or element that is in two blocks or in none, unless the blocks cover
 /// each element of the tensor exactly once. Each passes check_block().
 void check_cover(const TensorPlaces& tensor, const std::string& what);
-/// Throws Error `what: ...` unless the tensors are sorted by name, each element of each is covered exactly once, and no
-/// file holds two blocks of one tensor.
+/// Throws Error `what: ...` unless the mesh has as many ranks as there are files, the tensors are sorted by name, each
+/// element of each is covered exactly once, and no file holds two blocks of one tensor.
 void check(const Manifest& manifest, const std::string& what);
 /// Text of manifest.json.
 std::string format_manifest(const Manifest& manifest);

@@ -5,7 +5,6 @@
 
 #include "divide.h"
 #include "fixture.h"
-#include "fp8/base/digest.h"
 #include "fp8/dtype/convert.h"
 #include "manifest.h"
 
@@ -65,7 +64,7 @@ class Blocks : public FolderTest {
  protected:
   std::string write(const std::vector<Divided>& tensors, std::int64_t world = 5) const {
     const std::string temporary = begin_folder(at("a"));
-    commit_folder(temporary, at("a"), FileKind::training, json::object({{"tp", world}}),
+    commit_folder(temporary, at("a"), FileKind::training, test::mesh_of(world),
                   write_shards(temporary, tensors, world));
     return at("a");
   }
@@ -89,7 +88,7 @@ TEST_F(Blocks, of_every_shape_read_back_whole_and_by_rows) {
   const Checkpoint c = Checkpoint::open(write(divided()));
   c.verify();
   EXPECT_EQ(c.version(), 2);
-  EXPECT_EQ(c.mesh(), json::object({{"tp", 5}}));
+  EXPECT_EQ(c.mesh(), test::mesh_of(5));
   EXPECT_EQ(c.tensors().size(), divided().size() - 1) << "a tensor without elements is in no file";
   for (const Divided& t : divided()) {
     const Sample& s = t.sample;
@@ -192,7 +191,7 @@ class WrongBlocks : public Blocks {
     const std::string temporary = begin_folder(at("a"));
     std::vector<FileEntry> entries = write_shards(temporary, divided());
     change(entries);
-    return error_of([&] { commit_folder(temporary, at("a"), FileKind::training, {}, entries); });
+    return error_of([&] { commit_folder(temporary, at("a"), FileKind::training, test::mesh_of(5), entries); });
   }
   // The block of `name` in the file of `rank`.
   static Block& block_of(std::vector<FileEntry>& entries, std::size_t rank, const std::string& name) {
@@ -264,6 +263,7 @@ TEST_F(WrongBlocks, that_differ_from_the_attributes_of_their_files) {
 Manifest manifest_of(const std::vector<std::int64_t>& shape, const std::vector<Block>& blocks) {
   Manifest manifest;
   manifest.files.resize(blocks.size());
+  manifest.mesh = test::mesh_of(std::ssize(blocks));
   manifest.tensors.push_back({{"w", DType::u8, shape, "", "", {}}, {}});
   for (std::size_t i = 0; i < blocks.size(); ++i) manifest.tensors.front().blocks.push_back({i, blocks[i]});
   return manifest;
@@ -347,6 +347,7 @@ TEST(Cover, OfManyBlocksIsCheckedInLittleTime) {
 TEST(Manifests, ListTensorsWithoutElements) {
   Manifest manifest = manifest_of({0, 4}, {});
   manifest.files.push_back({4096, std::string(32, '0')});
+  manifest.mesh = test::mesh_of(1);
   const Manifest back = parse_manifest(format_manifest(manifest), "m");
   EXPECT_EQ(back.tensors.at(0).meta, manifest.tensors.at(0).meta);
   EXPECT_TRUE(back.tensors.at(0).blocks.empty());
@@ -361,9 +362,7 @@ std::string parse_error(const std::string& blocks) {
   std::string text = format_manifest(manifest);
   const std::string from = "[[0,[0,0],[4,4]],[1,[4,0],[3,4]]]";
   text.replace(text.find(from), from.size(), blocks);
-  text.resize(text.rfind("\"self\""));
-  text += "\"self\":\"" + digest_of(std::as_bytes(std::span(text))).hex() + "\"}\n";
-  return error_of([&] { (void)parse_manifest(text, "m"); });
+  return error_of([&] { (void)parse_manifest(test::sealed_manifest(text), "m"); });
 }
 
 TEST(Manifests, WithBlocksOfAnotherForm) {
@@ -376,6 +375,49 @@ TEST(Manifests, WithBlocksOfAnotherForm) {
                           "[[0,[0,0],[7,18446744073709551615]]]", "[[-1,[0,0],[7,4]]]", "[[2,[0,0],[7,4]]]", "[]"})
     EXPECT_HOLDS(parse_error(bad), "m: ") << bad;
   EXPECT_EQ(parse_error("[]"), "m: w: row 0 is in no block");
+  EXPECT_EQ(parse_error("[[0,[0,18446744073709551615],[7,4]]]"), "m: w: a block: integer out of range");
+  EXPECT_EQ(parse_error("[[-1,[0,0],[7,4]]]"), "m: w: a block: file: out of range");
+}
+
+TEST(Manifests, WithAMesh) {
+  const auto refused = [](const std::string& mesh, std::size_t files = 8) {
+    Manifest manifest = manifest_of({0, 4}, {});
+    manifest.files.resize(files, {4096, std::string(32, '0')});
+    manifest.mesh = json::parse(mesh, "mesh");
+    return error_of([&] { (void)parse_manifest(format_manifest(manifest), "m"); });
+  };
+  const auto of = [](const std::string& replicas, const std::string& shards, const std::string& pp,
+                     const std::string& ep, const std::string& tp) {
+    return R"({"dp_replicate":)" + replicas + R"(,"dp_shard":)" + shards + R"(,"pp":)" + pp + R"(,"ep":)" + ep +
+           R"(,"tp":)" + tp + "}";
+  };
+  EXPECT_EQ(refused(of("1", "8", "1", "8", "1")), "no error");
+  EXPECT_EQ(refused(of("1", "1", "1", "1", "1"), 1), "no error");
+  EXPECT_EQ(refused(of("1", "2", "2", "4", "2")), "no error");
+  for (const char* bad : {"null", "[]", "\"dp_shard\"", "8", "true"}) EXPECT_EQ(refused(bad), "m: mesh: not an object");
+  EXPECT_EQ(refused("{}"), "m: mesh: no dp_replicate");
+  EXPECT_EQ(refused(R"({"dp_replicate":1,"dp_shard":8,"pp":1,"ep":1})"), "m: mesh: no tp");
+  EXPECT_EQ(refused(R"({"dp_replicate":1,"dp_shard":8,"pp":1,"ep":1,"tp":1,"cp":1})"), "m: mesh: unknown member cp");
+  for (const char* bad : {"0", "-1", "-8", "1.0", "0.5", "null", "\"1\"", "[1]", "{}", "true"}) {
+    EXPECT_EQ(refused(of(bad, "8", "1", "1", "1")), "m: mesh: dp_replicate is not a positive integer") << bad;
+    EXPECT_EQ(refused(of("1", "8", "1", bad, "1")), "m: mesh: ep is not a positive integer") << bad;
+  }
+  const std::string other = "m: mesh: dp_replicate x dp_shard x pp x tp is not the number of files, 8";
+  for (const char* large : {"2", "3", "7", "9", "4294967296", "9223372036854775807", "18446744073709551615"}) {
+    EXPECT_EQ(refused(of("1", large, "1", "1", "1")), other);
+    EXPECT_EQ(refused(of(large, large, large, "1", large)), other);
+  }
+  EXPECT_EQ(refused(of("1", "8", "1", "1", "1"), 1), other.substr(0, other.size() - 1) + "1");
+  for (const char* ep : {"3", "8", "16", "18446744073709551615"})
+    EXPECT_EQ(refused(of("2", "4", "1", ep, "1")), "m: mesh: ep does not divide dp_shard x tp");
+}
+
+TEST_F(Blocks, a_mesh_of_other_ranks_is_not_written) {
+  const std::string temporary = begin_folder(at("a"));
+  const std::vector<FileEntry> entries = write_shards(temporary, divided());
+  EXPECT_HOLDS(error_of([&] { commit_folder(temporary, at("a"), FileKind::training, test::mesh_of(4), entries); }),
+               "a: mesh: dp_replicate x dp_shard x pp x tp is not the number of files, 5");
+  EXPECT_FALSE(std::filesystem::exists(at("a")));
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_F(Checkpoints, any_number_of_ranks_reads_back_as_whole_tensors) {
     const Checkpoint c = Checkpoint::open(path + "/");
     EXPECT_TRUE(std::filesystem::is_directory(c.path()));
     EXPECT_EQ(c.world(), world);
-    EXPECT_EQ(c.mesh().as_object().at("dp_shard").as_int(), world);
+    EXPECT_EQ(c.mesh(), test::mesh_of(world));
     EXPECT_EQ(c.train().as_object().at("step").as_int(), 3);
     EXPECT_EQ(c.tokenizer(), std::nullopt);
     EXPECT_EQ(c.huggingface(), texts());
@@ -183,7 +183,7 @@ TEST_F(Checkpoints, resharding_keeps_every_byte) {
       }
       entries.push_back(w.finish());
     }
-    commit_folder(temporary, to, source.kind(), json::object({{"dp_shard", world}}), entries);
+    commit_folder(temporary, to, source.kind(), test::mesh_of(world), entries);
   };
   write_folder(at("step-00000002"), 2);
   copy_folder(at("step-00000002"), at("step-00000003"), 3);
@@ -251,7 +251,8 @@ TEST_F(Checkpoints, a_folder_must_have_every_row_once) {
     const std::string temporary = begin_folder(path);
     std::vector<FileEntry> entries = {write_shard(temporary, 0, 2), write_shard(temporary, 1, 2)};
     change(entries);
-    return error_of([&] { commit_folder(temporary, path, FileKind::training, {}, entries); });
+    return error_of(
+        [&] { commit_folder(temporary, path, FileKind::training, test::mesh_of(std::ssize(entries)), entries); });
   };
   EXPECT_HOLDS(commit([](auto& e) { e.pop_back(); }), "the file of rank 0 of 1 is missing");
   EXPECT_HOLDS(commit([](auto& e) { e[1].blocks.erase(e[1].blocks.begin()); }),

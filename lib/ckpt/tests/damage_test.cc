@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "fixture.h"
-#include "fp8/base/digest.h"
 #include "fp8/h5/writer.h"
 
 namespace fp8::ckpt {
@@ -26,8 +25,7 @@ class Damage : public FolderTest {
     const std::size_t place = text.find(from);
     if (place == std::string::npos) return "no such text";
     text.replace(place, from.size(), to);
-    const std::string body = text.substr(0, text.rfind("\"self\""));
-    write_file(manifest(), body + "\"self\":\"" + digest_of(std::as_bytes(std::span(body))).hex() + "\"}\n");
+    write_file(manifest(), test::sealed_manifest(text));
     return verify_error(at("a"));
   }
 };

@@ -13,6 +13,7 @@
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8_test.h"
+#include "manifest_parts.h"
 
 namespace fp8::ckpt {
 
@@ -119,7 +120,7 @@ inline void write_folder(const std::string& path, std::int64_t world, std::int64
   std::vector<FileEntry> entries;
   for (std::int64_t rank = world - 1; rank >= 0; --rank)
     entries.push_back(write_shard(temporary, rank, world, step, run, evaluation));
-  commit_folder(temporary, path, FileKind::training, json::object({{"dp_shard", world}}), entries);
+  commit_folder(temporary, path, FileKind::training, test::mesh_of(world), entries);
 }
 
 /// Expects every byte of every tensor as written.

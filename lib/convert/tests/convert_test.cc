@@ -13,6 +13,7 @@
 #include "fp8/json/json.h"
 #include "fp8/model/checkpoint.h"
 #include "golden_models.h"
+#include "manifest_parts.h"
 
 namespace fp8::convert {
 namespace {
@@ -77,7 +78,7 @@ class Convert : public test::FolderTest {
       }
       entries.push_back(writer.finish());
     }
-    ckpt::commit_folder(temporary, place, ckpt::FileKind::training, nullptr, entries);
+    ckpt::commit_folder(temporary, place, ckpt::FileKind::training, test::mesh_of(2), entries);
     return place;
   }
   static void add_shard(ckpt::ShardWriter& writer, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -14,6 +14,7 @@
 #include "fp8/dtype/convert.h"
 #include "fp8/model/checkpoint.h"
 #include "golden_models.h"
+#include "manifest_parts.h"
 
 namespace fp8::convert {
 namespace {
@@ -277,7 +278,7 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
     }
     entries.push_back(writer.finish());
   }
-  ckpt::commit_folder(temporary, place, ckpt::FileKind::training, nullptr, entries);
+  ckpt::commit_folder(temporary, place, ckpt::FileKind::training, test::mesh_of(2), entries);
   write(model(), ckpt::FileKind::model, tensors);
   quantize(place, out(), {});
   quantize(model(), back(), {});

@@ -8,6 +8,7 @@
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/ckpt/writer.h"
 #include "fp8_test.h"
+#include "manifest_parts.h"
 
 namespace fp8::launch {
 
@@ -31,7 +32,7 @@ class FolderTest : public test::FolderTest {
     weight.name = "weights/a";
     weight.shape = {1};
     writer.tensor(weight, ckpt::whole_block(weight), bytes);
-    ckpt::commit_folder(temporary, path, kind, nullptr, {writer.finish()});
+    ckpt::commit_folder(temporary, path, kind, test::mesh_of(1), {writer.finish()});
     return path;
   }
   /// Changes a byte of a checkpoint.

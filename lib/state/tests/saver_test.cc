@@ -11,6 +11,7 @@
 #include <semaphore>
 #include <thread>
 
+#include "manifest_parts.h"
 #include "small_model.h"
 
 namespace fp8::state {
@@ -167,7 +168,7 @@ class Saving : public FolderTest {
     if (rolling) train.as_object().set("rolling", true);
     if (evaluation) train.as_object().set("evaluation", to_json(*evaluation));
     return {step,
-            {hf::to_json(config_), train, json::Array{}, json::object({{"world", 1}}), std::nullopt},
+            {hf::to_json(config_), train, json::Array{}, mesh_of(1), std::nullopt},
             kit_->store,
             kit_->store.table(),
             evaluation};

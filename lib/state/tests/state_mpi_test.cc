@@ -6,6 +6,7 @@
 #include "../../shard/tests/store_cases.h"
 #include "fp8/convert/describe.h"
 #include "fp8/state/saver.h"
+#include "manifest_parts.h"
 #include "small_model.h"
 
 namespace fp8::state {
@@ -34,7 +35,7 @@ void reshard(const comm::MeshShape& shape, const std::string& from, const std::s
       EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
     }
     const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
-                              json::object({{"world", ranks}}), "{}"};
+                              mesh_of(ranks, shape.dp_replicate), "{}"};
     if (world().rank() == 0) std::filesystem::create_directories(run);
     group->barrier();
     const Hooks hooks;

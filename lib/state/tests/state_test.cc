@@ -6,6 +6,7 @@
 
 #include "divide.h"
 #include "fp8/json/json.h"
+#include "manifest_parts.h"
 #include "small_model.h"
 
 namespace fp8::state {
@@ -52,8 +53,7 @@ class State : public FolderTest {
     shard::StoreOptions options;
     options.compute = DType::f32;
     options.master = options.moments = stored;
-    const Documents documents{hf::to_json(model_), json::object({{"step", 3}}), json::Array{},
-                              json::object({{"world", ranks}}), "{}"};
+    const Documents documents{hf::to_json(model_), json::object({{"step", 3}}), json::Array{}, mesh_of(ranks), "{}"};
     std::filesystem::create_directories(at(name));
     std::string final_path = at(name) + "/step-00000003";
     const std::string folder = ckpt::begin_folder(final_path);
@@ -199,7 +199,7 @@ TEST_F(State, ANewKindIsSavedLoadedAndResharded) {
     EXPECT_GT(shard_bytes(shard::state_tensors(kit.store, kinds)), shard_bytes(shard::state_tensors(kit.store)));
     entries.push_back(write_shard(snapshot.tensors(), table_, documents, folder, rank, 2, {}));
   }
-  ckpt::commit_folder(folder, path, ckpt::FileKind::training, {}, entries);
+  ckpt::commit_folder(folder, path, ckpt::FileKind::training, mesh_of(2), entries);
   const ckpt::Checkpoint saved = ckpt::Checkpoint::open(path);
   const auto alone = comm::solo();
   for (int rank = 0; rank < 3; ++rank) {

@@ -107,8 +107,10 @@ std::string begin_folder(const std::string& final_path, const LockedFolder* held
 void check_space(const std::string& folder, std::uint64_t bytes);
 /// Writes the manifest last, syncs, renames `temporary` to `final_path` and syncs the parent. Called by one rank, with
 /// the entries of all ranks in any order; throws unless their blocks cover every tensor exactly once. An existing
-/// folder `final_path` (a damaged checkpoint of that step) is exchanged atomically and removed. `mesh` is stored
-/// unchanged. `held` (may be null) is checked last before the rename, which happens in the folder that it holds open.
+/// folder `final_path` (a damaged checkpoint of that step) is exchanged atomically and removed. `mesh` is the number of
+/// ranks along each dimension of comm::MeshShape, as {"dp_replicate": 1, "dp_shard": 2, "pp": 1, "ep": 1, "tp": 1};
+/// throws unless it has as many ranks as there are entries. `held` (may be null) is checked last before the rename,
+/// which happens in the folder that it holds open.
 void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
                    const std::vector<FileEntry>& entries, const LockedFolder* held = nullptr);
 
