@@ -41,6 +41,7 @@ def versions(programs: Path, peer_python: str) -> dict:
     onednn = re.search(r"oneDNN ([\d.]+)", found["fp8-step"])
     found["onednn"] = onednn.group(1) if onednn else "unknown"
     if peer_python:
-        ask = "import json, torch, torchao; print(json.dumps({'torch': torch.__version__, 'torchao': torchao.__version__}))"
+        ask = ("import importlib.util as u, json, torch, torchao; t = u.find_spec('transformers') and __import__('transformers').__version__; "
+               "print(json.dumps({'torch': torch.__version__, 'torchao': torchao.__version__} | ({'transformers': t} if t else {})))")
         found |= json.loads(_output(peer_python, "-W", "ignore", "-c", ask).splitlines()[-1])
     return found

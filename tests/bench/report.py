@@ -58,6 +58,15 @@ def _token_row(k: dict) -> Row:
     return [k["name"], *spread(k["of_peer"], lambda x: f"{x:.1f}"), ">= 3", *spread(k["bytes_per_s"], _mega), _mega(peer["median"]) if peer else "-"]
 
 
+def _expert_row(k: dict) -> Row:
+    if "failed" in k:
+        return [k["name"], "failed", *[""] * 6]
+    ratio = spread(k["of_dense"], lambda x: f"{x:.2f}") if "of_dense" in k else ["", ""]
+    peer, load = k.get("of_peer"), k.get("expert_load_max")
+    return [k["name"], _tokens(k["tokens_per_s"]["median"]), *ratio, f">= {k['wanted']:.2f}" if "wanted" in k else "", f"{peer['median']:.2f}" if peer else "", _gib(k["memory_peak_bytes"]),
+            f"{load:.2f}" if load is not None else ""]
+
+
 def _mega(x: float) -> str:
     return f"{x * 1e-6:.1f}"
 
@@ -65,7 +74,7 @@ def _mega(x: float) -> str:
 def text(result: dict) -> str:
     """All tables."""
     v, m = result["versions"], result["machine"]
-    peer = f", torch {v['torch']}, torchao {v['torchao']}" if "torch" in v else ""
+    peer = "".join(f", {name} {v[name]}" for name in ("torch", "torchao", "transformers") if name in v)
     out = [f"{result['date']}  {v['commit']}, oneDNN {v['onednn']}{peer}; {m['cpu']}, {m['threads']} threads; {result['rounds']} rounds"]
     out.append(table("Steps (tokens in a batch; ranks x threads; memory of one process)",
                      ["", "tokens/s", "spread", "TFLOP/s", "of peak", "spread", "GiB", "planned"], [_step_row(s) for s in result["steps"]]))
@@ -94,6 +103,8 @@ def text(result: dict) -> str:
                      ["", "of memory", "spread", "wanted", "tokens/s", "spread", "memory GB/s"],
                      [[k["name"], *spread(k["of_memory"], _percent), wanted(k["name"]), *spread(k["tokens_per_s"], _tokens),
                        _giga(k["memory_bytes_per_s"]["median"])] for k in result["generate"]]))
+    out.append(table("Steps of mixtures of experts (hidden size, experts, tokens in a batch), relative to a dense model of the same FLOPs per token",
+                     ["", "tokens/s", "of dense", "spread", "wanted", "of torch", "GiB", "load"], [_expert_row(k) for k in result["experts"]]))
     exported = f"{result['exports'][0]['bytes'] * 1e-9:.1f} GB" if result["exports"] else ""
     out.append(table(f"fp8-export of a model of {exported} in bf16, relative to cp and fsync of these bytes",
                      ["", "of cp", "spread", "wanted", "GB/s", "spread", "cp GB/s"],

@@ -120,10 +120,11 @@ class Workspace:
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         run = next(r for r in records if r["type"] == "run")
         steps = [r for r in records if r["type"] == "step"][warm_up:]
-        return {"tokens_per_s": [r["tokens_per_s"] for r in steps], "model_tflops": statistics.median(r["model_tflops"] for r in steps),
-                "memory_peak_bytes": max(r["memory_peak_bytes"] for r in steps), "memory_plan_bytes": run["memory_plan"]["total"],
-                "fp8_flop_share": steps[-1]["fp8_flop_share"], "parameters": run["parameters"], "loss": steps[-1]["loss"],
-                "command": self._shown(command, case.threads).replace(out + "/run", "run")}
+        load = {"expert_load_max": steps[-1]["expert_load_max"]} if "expert_load_max" in steps[-1] else {}
+        return load | {"tokens_per_s": [r["tokens_per_s"] for r in steps], "model_tflops": statistics.median(r["model_tflops"] for r in steps),
+                       "memory_peak_bytes": max(r["memory_peak_bytes"] for r in steps), "memory_plan_bytes": run["memory_plan"]["total"],
+                       "fp8_flop_share": steps[-1]["fp8_flop_share"], "parameters": run["parameters"], "loss": steps[-1]["loss"],
+                       "command": self._shown(command, case.threads).replace(out + "/run", "run")}
 
     def _peer(self, case: Case, timed: int, warm_up: int) -> dict:
         script = Path(__file__).with_name("torch_step.py")

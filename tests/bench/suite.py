@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import experts
 import export
 import generate
 import kernels
@@ -190,6 +191,7 @@ def main() -> None:
     tests = programs.parent / "test"
     result["tensor_core"] = measured("tensor_core", lambda: tensor_core.measure(tests / "gemm_bench", peer_python, quick, rounds))
     result["generate"] = measured("generate", lambda: generate.measure(folder, programs, threads, quick, rounds))
+    result["experts"] = measured("experts", lambda: experts.measure(folder, programs, peer_python, threads, native, quick, rounds))
     result["exports"] = measured("export", lambda: export.measure(folder, programs, quick, rounds))
     result["saves"] = measured("saves", lambda: saves.measure(folder, programs, threads, quick, rounds))
     result["tokens"] = measured("tokens", lambda: token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The peer: training steps of the same model in PyTorch. A plain implementation of Llama with parameters and AdamW state in bf16, gradient clipping and
-the fused optimizer; eager or compiled, optionally with torchao's emulated Float8Linear. Reads the same configuration and raw u16 tokens as fp8-step
-and prints one JSON line: tokens/s of each step, peak memory, loss of the last step.
+the fused optimizer; eager or compiled, optionally with torchao's emulated Float8Linear. With --transformers it is the model of transformers instead,
+whose experts are computed by torch's grouped_mm. Reads the same configuration and raw u16 tokens as fp8-step and prints one JSON line: tokens/s of each
+step, peak memory, loss of the last step.
 
 Options of PyTorch are chosen for speed; none is tuned for one machine."""
 
@@ -90,6 +91,21 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+class OfTransformers(nn.Module):
+    """The model of transformers for a configuration; forward() returns the mean loss over all targets."""
+
+    def __init__(self, config: dict) -> None:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        super().__init__()
+        options = {"experts_implementation": "grouped_mm"} if "num_experts_per_tok" in config else {}
+        self.model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), attn_implementation="sdpa", **options)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        logits = self.model(input_ids=tokens, use_cache=False).logits
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
 def with_float8(model: nn.Module) -> nn.Module:
     """Replaces every linear layer by torchao's, with FP8 GEMMs emulated in bf16; the tied head is not a linear layer and is unchanged."""
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
@@ -117,6 +133,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("bf16", "f32"), default="bf16", help="type of parameters, optimizer state and activations (default: bf16)")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fp8", action="store_true")
+    parser.add_argument("--transformers", action="store_true", help="the model of transformers, a dense one or a mixture of experts")
     return parser.parse_args()
 
 
@@ -126,7 +143,8 @@ def main() -> None:
     torch.manual_seed(0)
     config = json.loads(args.config.read_text())
     ids = torch.from_numpy(numpy.fromfile(args.tokens, dtype=numpy.uint16).astype(numpy.int64))
-    model = Llama(config, args.seq_length).to({"bf16": torch.bfloat16, "f32": torch.float32}[args.dtype]).train()
+    model = OfTransformers(config) if args.transformers else Llama(config, args.seq_length)
+    model = model.to({"bf16": torch.bfloat16, "f32": torch.float32}[args.dtype]).train()
     model = with_float8(model) if args.fp8 else model
     optimizer = make_optimizer(model)
     run = torch.compile(model) if args.compile else model

@@ -121,4 +121,21 @@ fp8-eval m.h5 $data --per-token --batch-size 1 >pipe 2>err
 is "a closed pipe gives status 0 and no message" "$?$(cat err)" 0
 wait $!
 
+# --- mixtures of experts
+for preset in mixtral-tiny qwen3-moe-tiny; do
+  fp8-init $preset -o moe.h5 -f >out 2>err
+  loss=$(fp8-eval moe.h5 $data --precision fp32 -q | field loss /dev/stdin)
+  for b in 1 7 1000; do
+    is "$preset: batches of $b give the loss" "$(fp8-eval moe.h5 $data --batch-size $b --precision fp32 -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+  done
+  is "$preset: so do two ranks" "$(mpirun -n 2 fp8-eval moe.h5 $data --batch-size 7 --precision fp32 -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+  eval_ moe.h5 $data --recipe all --precision fp8 -q >every
+  is "$preset: every recipe runs in FP8, with a loss of its own that is near" "$? $(wc -l <every) $(field loss every | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.01 && d > -0.01) }' | sort -u) $(field fp8_flop_share every | awk '{ print ($1 > 0.8) }' | sort -u)" "0 7 1 1"
+  # Documents as sequences of their own, whose padding goes to no expert: as if each were alone.
+  printf '{"text":"First Citizen: speak."}\n{"text":"All"}\n{"text":"We are accounted poor citizens"}\n' >texts.jsonl
+  fp8-tokenize texts.jsonl -o documents.h5 -f >out 2>err
+  fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 3 --precision fp8 --recipe delayed -q --per-token >together
+  is "$preset: padding changes no loss" "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 3 --precision fp32 -q | field loss /dev/stdin | cut -c1-7) $(grep -c sequence together)" "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 1 --precision fp32 -q | field loss /dev/stdin | cut -c1-7) 3"
+done
+
 done_testing

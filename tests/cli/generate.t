@@ -6,6 +6,8 @@ golden=$SRC/tests/golden/models
 gen() { fp8-generate "$@"; }
 # ids WORDS...: the new tokens, from the last record.
 ids() { fp8-generate "$@" --json | tail -n 1 | sed 's/.*"ids"://; s/}$//'; }
+# field NAME FILE: the values of a field.
+field() { grep -o "\"$1\":[^,}]*" "$2" | cut -d: -f2-; }
 
 for m in llama3 llama-tied qwen2 qwen3; do fp8-convert "$golden/$m/hf" -o $m.h5 >table 2>err; done
 fixed="--ids 5,6,7 --greedy --max-tokens 60 --ignore-end --precision fp32"
@@ -125,6 +127,46 @@ agree "with adapters too" lora/step-00000010
 [ "$(fp8-generate lora 'the ' --greedy --max-tokens 2 --json)" != "$(fp8-generate run 'the ' --greedy --max-tokens 2 --json)" ]
 result $? "adapters change the log-probabilities"
 ok "adapters beside FP8" gen lora 'the ' --max-tokens 4 --precision fp8
+
+# --- mixtures of experts
+for preset in mixtral-tiny qwen3-moe-tiny; do
+  fp8-init $preset -o $preset.h5 >table 2>err && fp8-step $preset.h5 --data d.h5 --out run-$preset --steps 10 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 -q >log 2>err
+  result $? "$preset: a run"
+  agree "$preset: log-probabilities with the cache are the losses of fp8-eval" run-$preset
+  fp8-step run-$preset/step-00000010 --data d.h5 --out lora-$preset --steps 5 --seq-length 32 --batch-size 8 --lr 1e-2 --precision fp32 --lora-rank 4 -q >log 2>err
+  agree "$preset: with adapters on experts too" lora-$preset
+  for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --recipe current"; do
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=1 fp8-generate $preset.h5 --ids 5,6,7 --seed 3 --max-tokens 20 --precision $p --json >one 2>err
+    is "$preset, $p: tokens are drawn" "$? $(wc -l <one)" "0 21"
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=3 fp8-generate $preset.h5 --ids 5,6,7 --seed 3 --max-tokens 20 --precision $p --json >three 2>err
+    ok "$preset, $p: three threads give the same bytes" cmp one three
+  done
+  fp8-convert run-$preset/step-00000010 --dtype bf16 -o rounded.h5 -f -q >table 2>err
+  loss=$(fp8-eval rounded.h5 --data d.h5 --seq-length 32 --precision bf16 -q | field loss /dev/stdin)
+  for scaling in tensor:tensorwise "row --power-of-2-scales:rowwise" "block --power-of-2-scales:blockwise" mx:mxfp8; do
+    # shellcheck disable=SC2086
+    fp8-quantize rounded.h5 -o codes.h5 --scaling ${scaling%:*} -f >table 2>err
+    is "$preset: codes of experts, --scaling ${scaling%:*}" "$? $(ids codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12)" "0 $(ids rounded.h5 --ids 5,6,7 --precision fp8 --recipe "${scaling#*:}" --seed 4 --max-tokens 12)"
+    if [ "$scaling" = mx:mxfp8 ]; then # which fp8-eval does not take
+      fp8-quantize codes.h5 --dequantize -o evaluated.h5 -f >table 2>err && set -- evaluated.h5 bf16
+    else
+      set -- codes.h5 fp8
+    fi
+    is "$preset: whose loss is near that of bf16, --scaling ${scaling%:*}" "$(fp8-eval "$1" --data d.h5 --seq-length 32 --precision "$2" -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.02 && d > -0.02) }')" 1
+  done
+  for format in fp8 compressed-tensors; do
+    fp8-export run-$preset/step-00000010 -o $preset-$format --format $format --any-server -q >table 2>err && fp8-convert $preset-$format -o codes.h5 -f -q >table 2>err &&
+      fp8-quantize codes.h5 --dequantize -o values.h5 -f >table 2>err
+    result $? "$preset: a folder that fp8-export wrote as $format"
+    is "$preset, $format: without FP8 its codes are multiplied by their scales" "$(ids codes.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)" "$(ids values.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)"
+    recipe=rowwise
+    [ $format = fp8 ] && recipe=blockwise
+    fp8-generate codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12 --json >out 2>err
+    is "$preset, $format: with FP8 it generates in the recipe of its codes" "$? $(wc -l <out) $(ids codes.h5 --ids 5,6,7 --precision fp8 --recipe $recipe --seed 4 --max-tokens 12)" "0 13 $(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
+  done
+done
 
 # --- --lora: the adapter of a PEFT folder beside a checkpoint's weights
 adapter=$SRC/tests/golden/lora/llama3/final

@@ -23,9 +23,12 @@ ok "--set changes keys" fp8-init tiny --set num_hidden_layers=3 --set tie_word_e
 says "the changed keys are in the model" '3 layers.*tied' fp8-info set.h5
 ok "--set changes a key inside an object" fp8-init tiny --set rope_parameters.rope_theta=5e5 -o rope.h5
 says "the key inside the object is stored" '"rope_theta":5e\+05' fp8-info --json rope.h5
+# A dry run needs the space of the model: two layers of those with more than 100 GB.
+layers() { case $1 in mixtral-8x7b | qwen3-30b-a3b) echo "--set num_hidden_layers=2" ;; esac; }
 for preset in "$SRC"/share/presets/*.json; do
   name=$(basename "$preset" .json)
-  says "preset $name is valid" 'would hold' fp8-init "$name" --dry-run -o "$name.h5"
+  # shellcheck disable=SC2046 # no word or two
+  says "preset $name is valid" 'would hold' fp8-init "$name" $(layers "$name") --dry-run -o "$name.h5"
 done
 ok "a dry run writes no file" test ! -e demo.h5
 
@@ -35,7 +38,11 @@ is "a message names the default sizes and the number of parameters" "$(cat err)"
 hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32; the model has 6.74 G parameters"
 ok "a configuration without sizes is accepted with --quiet" fp8-init bare.json --dry-run -q -o x.h5
 is "--quiet prints no message" "$(cat err)" ""
-is "presets give no message" "$(for p in "$SRC"/share/presets/*.json; do fp8-init "$(basename "$p" .json)" --dry-run -o x.h5 2>&1 >/dev/null; done)" ""
+# shellcheck disable=SC2046
+is "presets give no message" "$(for p in "$SRC"/share/presets/*.json; do
+  name=$(basename "$p" .json)
+  fp8-init "$name" $(layers "$name") --dry-run -o x.h5 2>&1 >/dev/null
+done)" ""
 python3 -c 'print("{\"model_type\":\"" + "m" * 1000000 + "\"}")' >long.json
 status "an unsupported model_type of 1 MB gives status 2" 2 fp8-init long.json -o x.h5
 is "the long name is shortened in the message" "$(cut -c 1-40 err) $(wc -l <err) $(($(wc -c <err) < 300))" 'fp8-init: long.json: model_type "mmmmmmm 1 1'
@@ -66,7 +73,6 @@ says "--set of an unknown key is refused" 'fp8-init: --set hidden=1: no such key
 says "a value out of range is refused" 'hidden_size' fp8-init tiny --set hidden_size=0 -o x.h5
 says "a value of the wrong type is refused" 'hidden_size' fp8-init tiny --set hidden_size=big -o x.h5
 says "numbers of heads that do not divide are refused" 'does not divide' fp8-init tiny --set num_key_value_heads=3 -o x.h5
-says "a mixture of experts is refused in one line" '^fp8-init: [^ ]*: mixture-of-experts models .* not supported yet' fp8-init "$golden/mixtral/hf/config.json" -o x.h5
 says "a negative seed is refused" '^fp8-init: --seed: ' fp8-init tiny --seed=-1 -o x.h5
 says "a seed that is not a number is refused" '^fp8-init: --seed: ' fp8-init tiny --seed 1e3x -o x.h5
 says "an existing output is refused" '^fp8-init: m.h5: exists' fp8-init tiny -o m.h5

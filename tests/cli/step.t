@@ -20,7 +20,6 @@ ok "a run of one step" fp8-step m.h5 --data d.h5 --out run --steps 1 --seq-lengt
 refused "a missing model is refused" 'none.h5: No such file' none.h5 --data d.h5 $base
 refused "a token file as model is refused" 'd.h5: a token file, not a checkpoint' d.h5 --data d.h5 $base
 refused "a Hugging Face folder as model is refused" 'hf: a Hugging Face folder, not a checkpoint: .*fp8-convert' hf --data d.h5 $base
-refused "a mixture of experts as model is refused" '.*mixtral/hf: ' "$golden/mixtral/hf" --data d.h5 $base
 refused "a text as model is refused" 'text.txt: not a checkpoint' text.txt --data d.h5 $base
 refused "a safetensors file as model is refused" 'hf/model.safetensors: a safetensors file, not a checkpoint: give its folder' hf/model.safetensors --data d.h5 $base
 refused "an empty file as model is refused" 'empty.h5: not a checkpoint' empty.h5 --data d.h5 $base
@@ -61,6 +60,9 @@ for way in "--precision bf16" "--precision fp8 --recipe rowwise" "--precision fp
 done
 refused "--fuse-projections with adapters is refused" '--fuse-projections: adapters and FP8 codes belong to single projections' $full --precision fp8 --fuse-projections --lora-rank 4
 refused "--fuse-projections with --tensor-stats-every is refused" '--tensor-stats-every: measures each projection alone' $full --precision fp8 --fuse-projections --tensor-stats-every 1
+for flag in --aux-loss --z-loss; do
+  refused "$flag of a model without experts is refused" "$flag: m.h5 has no experts" $full $flag 0.01
+done
 for recipe in tensorwise current; do
   for flag in --no-fuse-projections --fuse-projections; do
     fp8-step m.h5 --data d.h5 --steps 9 --until-step 8 --seq-length 32 --batch-size 4 --lr 1e-2 --precision fp8 --recipe $recipe --out $recipe$flag $flag >$recipe$flag.log 2>err
@@ -116,7 +118,7 @@ is "the run record has plain numbers" "$(head -1 out | grep -o '"steps":[0-9]*\|
 
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
-  "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
+  "--aux-loss -1" "--z-loss nan" "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
   "--zero 4" "--zero 0" "--recipe columnwise" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
   "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
   "--accumulate volta" "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do

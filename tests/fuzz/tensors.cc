@@ -25,10 +25,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                         (s.at.empty() || s.at.back() < run.steps.size()),
                     "steps of a series increase");
     }
+    for (const log::LayerLoads& layer : run.experts)
+      for (const std::vector<double>& loads : layer.loads) records += loads.size();
     log::write_tensor_csv(run, [&](std::string_view piece) {
       lines += static_cast<std::size_t>(std::count(piece.begin(), piece.end(), '\n'));
     });
-    fuzz::require(lines == records + 1, "CSV has a line for each record");
+    fuzz::require(lines == records + 1, "CSV has a line for each record and each expert");
     for (const json::Value& record : log::tensor_records(run)) json::dump(record);
     for (std::size_t metric = 0; metric < log::kTensorMetrics.size(); ++metric) {
       const bool any = std::ranges::any_of(run.series, [&](const log::TensorSeries& s) {

@@ -106,6 +106,6 @@ inline void check_profile(device::DeviceType device) {
 }
 
 /// The supported models.
-inline const std::vector<std::string> kModels{"llama3", "llama-tied", "qwen2", "qwen3"};
+inline const std::vector<std::string> kModels{"llama3", "llama-tied", "qwen2", "qwen3", "mixtral"};
 
 }  // namespace fp8::golden

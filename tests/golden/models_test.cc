@@ -39,15 +39,5 @@ TEST(Models, RopeFrequenciesMatch) {
   }
 }
 
-TEST(Models, MixtureOfExpertsIsRefusedInOneLine) {
-  const TemporaryFolder temporary;
-  for (const std::string& folder : {model_folder("mixtral"), with_older_config(temporary, "mixtral")}) {
-    const std::string message = test::error_of([&] { const hf::Folder opened(folder); });
-    EXPECT_TRUE(message.starts_with(folder + "/config.json: ")) << message;
-    EXPECT_NE(message.find("not supported yet"), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
-}
-
 }  // namespace
 }  // namespace fp8::golden

@@ -94,4 +94,32 @@ mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 6 --steps 1 -
 is "and in recipe delayed they share them" "$? $(scales delayed/tensors.jsonl)" "0 dgrad grad_output 1 dgrad weight 1 forward input 1 forward weight 1 wgrad grad_output 1 wgrad input 1 "
 is "the statistics have a record for each operand and GEMM of the step" "$(grep -c '"step":2}$' run/tensors.jsonl) $(wc -l <run/tensors.jsonl)" "126 126"
 
+# --- mixtures of experts, with sequences so short that a rank has experts without rows
+fp8-init qwen3-moe-tiny -o qwen.h5 >out 2>err
+moe="--data d.h5 --seq-length 4 --json"
+fp8-inspect qwen.h5 $moe --batch-size 6 --recipe delayed --blocks >one 2>err
+for n in 2 3; do
+  mpirun -n $n fp8-inspect qwen.h5 $moe --batch-size $((6 / n)) --recipe delayed --blocks >many 2>err
+  is "experts on $n ranks: the same linears, rows and figures of weights" "$? $(python3 -c '
+import json
+one, many = ([json.loads(line) for line in open(path)] for path in ("one", "many"))
+key = lambda x: [x.get(k) for k in ("type", "linear", "gemm", "operand", "elements", "scales")]
+weights = [(a, b) for a, b in zip(one, many) if a.get("operand") == "weight"]
+print(len(one) > 300, [key(x) for x in one] == [key(x) for x in many],
+      all(a[k] == b[k] for a, b in weights for k in ("sqnr_db", "amax", "scale", "underflow_share", "blocks")),
+      max(abs(a["relative_error"] - b["relative_error"]) for a, b in zip(one, many) if a["type"] == "gemm") < 1e-2)')" "0 True True True True"
+done
+mpirun -n 3 fp8-inspect qwen.h5 $moe --batch-size 2 --routes fp32 >many 2>err
+is "routes are those of all ranks, in bf16 the same" "$? $(python3 -c '
+import json
+r = [x for x in map(json.loads, open("many")) if x["type"] == "routes"]
+print([(x["recipe"], x["layer"], x["tokens"]) for x in r])')" "0 [('bf16', 1, 24), ('bf16', 2, 24), ('tensorwise', 1, 24), ('tensorwise', 2, 24)]"
+fp8-inspect qwen.h5 $moe --batch-size 6 --recipe rowwise_with_gw_hp --routes bf16 >one 2>err
+mpirun -n 2 fp8-inspect qwen.h5 $moe --batch-size 3 --recipe rowwise_with_gw_hp --routes bf16 >many 2>err
+is "and equal to those of one rank" "$? $(grep '"type":"routes"' many | sed 's/,"time".*//')" "0 $(grep '"type":"routes"' one | sed 's/,"time".*//')"
+mpirun -n 2 fp8-inspect qwen.h5 --data d.h5 --seq-length 32 --batch-size 2 --recommend 1 --sensitivity --layers '*layers.2.mlp.experts*' -o chosen.json -f --json >advice 2>err
+is "the experts of a layer are measured together on two ranks" "$? $(grep -c '"type":"sensitivity"' advice) $(grep -c '"type":"group"' advice)" "0 9 2"
+mpirun -n 2 fp8-step qwen.h5 --data d.h5 --seq-length 4 --batch-size 1 --steps 2 --out experts --precision fp8 --tensor-stats-every 1 -q >log 2>err
+is "fp8-step writes statistics of experts of which ranks have no rows" "$? $(grep -c '"type":"gemm".*experts.*"step":2}$' experts/tensors.jsonl | awk '{ print ($1 > 30) }')" "0 1"
+
 done_testing

@@ -62,7 +62,7 @@ is "a lost rank: the run resumes from the newest checkpoint" "$? $(losses out | 
 rm -rf run
 begin 4 $train --dp-replicate 2
 until_says '"type":"step","step":3'
-lost "a rank of a copy lost during training" 3 '(all-reduce|all-gather|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
+lost "a rank of a copy lost during training" 3 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
 
 rm -rf run
 # shellcheck disable=SC2086

@@ -29,6 +29,17 @@ std::string shape_text(const json::Value& shape) {
   return out.empty() ? "scalar" : out;
 }
 
+// About the experts of a model: "; 2 of 8 experts of width 96 in 3 of 4 layers".
+std::string experts_text(const hf::ModelConfig& c) {
+  if (!c.experts) return "";
+  std::int64_t sparse = 0;
+  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) sparse += c.is_sparse(i) ? 1 : 0;
+  return "; " + std::to_string(c.experts->per_token) + " of " + count_text(c.experts->count, "expert") + " of width " +
+         std::to_string(c.experts->intermediate_size) + " in " +
+         (sparse == c.num_hidden_layers ? "every layer"
+                                        : std::to_string(sparse) + " of " + count_text(c.num_hidden_layers, "layer"));
+}
+
 // One line about the model.
 std::string model_text(const json::Value& value) {
   try {
@@ -37,7 +48,7 @@ std::string model_text(const json::Value& value) {
            std::to_string(c.hidden_size) + ", " + count_text(c.num_attention_heads, "head") + " of " +
            std::to_string(c.head_dim) + " (" + std::to_string(c.num_key_value_heads) + " key/value), feed-forward " +
            std::to_string(c.intermediate_size) + ", vocabulary " + std::to_string(c.vocab_size) +
-           (c.tie_word_embeddings ? ", tied" : "") +
+           (c.tie_word_embeddings ? ", tied" : "") + experts_text(c) +
            (c.lora ? "; adapters (LoRA) of rank " + std::to_string(c.lora->rank) + " on " +
                          count_text(static_cast<std::int64_t>(c.lora->targets.size()), "linear")
                    : "");
@@ -76,6 +87,12 @@ std::string train_text(const json::Value& train) {
   return out.empty() ? "yes" : out;
 }
 
+// "600", or "600 (400 active)" of a model with experts.
+std::string parameters_text(const json::Object& r) {
+  const std::string active = text_of(r, "active_parameters");
+  return text_of(r, "parameters") + (active.empty() ? "" : " (" + active + " active)");
+}
+
 TableRows summary(const json::Object& r) {
   const json::Array& tensors = r.at("tensors").as_array();
   const auto bytes = r.at("bytes").as_uint();
@@ -83,7 +100,7 @@ TableRows summary(const json::Object& r) {
                     {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) +
                                  ", " + count_text(r.at("files").as_int(), "file")},
                     {"model", model_text(r.at("config"))},
-                    {"parameters", std::to_string(r.at("parameters").as_int()) + ", " + human_bytes(bytes) + " in " +
+                    {"parameters", parameters_text(r) + ", " + human_bytes(bytes) + " in " +
                                        count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
                     {"fp8", precisions_text(tensors)}};
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});

@@ -9,6 +9,7 @@
 #include "fp8/settings/resume.h"
 #include "fp8/statistics/difference.h"
 #include "fp8/statistics/records.h"
+#include "fp8/statistics/routes.h"
 #include "fp8/train/mpi_session.h"
 
 namespace {
@@ -43,8 +44,10 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
   const std::size_t most = config.top > 0 ? static_cast<std::size_t>(config.top) : statistics::kAllRows;
   if (const auto rows = statistics::worst_first(records, most); rows.size() > 1) out.text(cli::table(rows));
   for (const auto& rows :
-       {statistics::most_sensitive_first(records, most), statistics::most_harmful_first(records, most)})
+       {statistics::most_rerouted_first(records, most), statistics::most_sensitive_first(records, most),
+        statistics::most_harmful_first(records, most)})
     if (rows.size() > 1) out.text("\n" + cli::table(rows));
+  for (const std::string& line : statistics::rerouted(records)) out.line(line);
   for (const std::string& line : statistics::recommendations(records)) out.line(line);
   if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
     out.text("the first that differ\n" + cli::table(tables.first));

@@ -181,6 +181,10 @@ std::string share_text(const std::optional<double>& share) {
   return or_dash<double>(share, [](double v) { return format_short(100 * v, 3) + " %"; });
 }
 
+std::string short_text(const std::optional<double>& value) {
+  return or_dash<double>(value, [](double v) { return format_short(v, 4); });
+}
+
 std::string ratio_text(const std::optional<double>& ratio) {
   return or_dash<double>(ratio, [](double v) { return format_short(v, 3) + " x"; });
 }

@@ -50,6 +50,8 @@ std::string count_text(const std::optional<double>& count);
 std::string bytes_text(const std::optional<double>& bytes);
 /// A share in percent.
 std::string share_text(const std::optional<double>& share);
+/// A number with four digits.
+std::string short_text(const std::optional<double>& value);
 /// A ratio: 1.36 x.
 std::string ratio_text(const std::optional<double>& ratio);
 /// Precision and recipe of a phase.

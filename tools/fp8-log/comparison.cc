@@ -48,6 +48,10 @@ std::vector<Row> rows_of(const Comparison& c) {
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
   add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
+  add("aux loss", short_text(a.aux_loss), short_text(b.aux_loss), "");
+  add("z loss", short_text(a.z_loss), short_text(b.z_loss), "");
+  add("load, largest / mean", short_text(a.expert_load_max), short_text(b.expert_load_max), "");
+  add("idle experts", short_text(a.expert_idle), short_text(b.expert_idle), "");
   if (a.skipped + b.skipped > 0) add("steps skipped", std::to_string(a.skipped), std::to_string(b.skipped), "");
   return rows;
 }

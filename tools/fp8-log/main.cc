@@ -45,6 +45,10 @@ std::vector<std::string> metrics() {
           "saturated_share",
           "underflow_share",
           "memory_peak_bytes",
+          "aux_loss",
+          "z_loss",
+          "expert_load_max",
+          "expert_idle",
           "gaps"};
 }
 
@@ -118,8 +122,9 @@ cli::Command command() {
        .help = "convert the logs to another format",
        .choices = {"csv", "tensorboard", "prometheus", "trace"}},
       {.name = "tensors",
-       .help = "show the worst FP8 operands and products in tensors.jsonl of a run, or in records of fp8-inspect; also "
-               "with --export csv, --plot METRIC or --plot exponents"},
+       .help =
+           "show the worst FP8 operands and products, and loads of experts, in tensors.jsonl of a run, or in records "
+           "of fp8-inspect; also with --export csv, --plot METRIC, exponents or expert_load"},
       top_flag(),
       {.name = "follow", .help = "show the progress of a run until it ends"},
       {.name = "interval",
@@ -305,7 +310,8 @@ void draw_tensors(const cli::Arguments& arguments, const log::TensorRun& run) {
   }
   const bool drawn = arguments.has("output");
   const auto columns = drawn ? kPlotColumns : static_cast<std::size_t>(cli::terminal_columns()) / 2;
-  const plot::Heatmap map = log::heatmap(run, log::tensor_metric(what), columns);
+  const plot::Heatmap map = what == log::kExpertLoad ? log::expert_heatmap(run, columns)
+                                                     : log::heatmap(run, log::tensor_metric(what), columns);
   if (!drawn) return cli::Output().text(plot::terminal_heatmap(map, cli::terminal_columns(), colour));
   report::write_image(arguments,
                       [&](plot::Image image, const std::string& path) { plot::gnuplot_heatmap(map, image, path); });
@@ -318,7 +324,8 @@ int tensors(const cli::Arguments& arguments) {
   const bool force = arguments.flag("force");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const bool plot = arguments.has("plot");
-  if (plot && arguments.text("plot") != log::kExponents) (void)log::tensor_metric(arguments.text("plot"));
+  if (plot && arguments.text("plot") != log::kExponents && arguments.text("plot") != log::kExpertLoad)
+    (void)log::tensor_metric(arguments.text("plot"));
   if (plot && output != "-") (void)plot::image_of(output);
   check_elsewhere(arguments, paths);
   if (output != "-") check_output(output, force, {});

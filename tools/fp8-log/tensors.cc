@@ -66,18 +66,37 @@ std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top,
   return table(named_rows(std::move(rows), page, left), page, left);
 }
 
+// The layers with experts, by their largest loads.
+std::string table_of_loads(const log::TensorRun& run, std::size_t top, const Page& page) {
+  const bool steps = run.steps.size() > 1;
+  std::vector<Row> rows{{"layer", "expert", "largest load"}};
+  if (steps) rows.front().insert(rows.front().end(), {"at step", "last"});
+  rows.front().emplace_back("idle experts");
+  for (const log::WorstLoad& w : log::worst_loads(run)) {
+    if (rows.size() > top) break;
+    Row row{std::to_string(w.layer), std::to_string(w.expert), format_short(w.load, 4)};
+    if (steps) row.insert(row.end(), {std::to_string(w.step), format_short(w.last, 4)});
+    row.push_back(std::to_string(w.idle) + " of " + std::to_string(w.experts));
+    rows.push_back(std::move(row));
+  }
+  return table(rows, page, 2);
+}
+
 }  // namespace
 
 std::string tensors(const log::TensorRun& run, std::size_t top, Page page) {
   if (!page.wraps_text) page.columns = std::numeric_limits<std::size_t>::max();  // no terminal: nothing is cut
   std::size_t records = 0;
   for (const log::TensorSeries& s : run.series) records += s.at.size();
+  for (const log::LayerLoads& l : run.experts) records += l.at.size();
   const bool one = run.steps.size() == 1;
   std::string text = one ? "step " + std::to_string(run.steps.front())
                          : std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
                                std::to_string(run.steps.back());
   text += ", " + std::to_string(records) + (records == 1 ? " record\n" : " records\n");
-  for (const Table& t : kTables) text += "\n" + table_of(run, t, top, page);
+  for (const Table& t : kTables)
+    if (!run.series.empty()) text += "\n" + table_of(run, t, top, page);
+  if (!run.experts.empty()) text += "\n" + table_of_loads(run, top, page);
   return text;
 }
 

@@ -19,9 +19,12 @@ int first_of_group(const MeshShape& shape, int rank, unsigned dimensions) {
     Dimension dimension;
     int size;
   };
+  const bool of_experts = (dimensions & (kEp | kExpertShard)) != 0;
+  const Axis inner = of_experts ? Axis{kEp, shape.ep} : Axis{kTp, shape.tp};
+  const Axis outer =
+      of_experts ? Axis{kExpertShard, shape.dp_shard * shape.tp / shape.ep} : Axis{kDpShard, shape.dp_shard};
   int first = 0, stride = 1;
-  for (const Axis& axis : {Axis{kTp, shape.tp}, Axis{kDpShard, shape.dp_shard}, Axis{kDpReplicate, shape.dp_replicate},
-                           Axis{kPp, shape.pp}}) {
+  for (const Axis& axis : {inner, outer, Axis{kDpReplicate, shape.dp_replicate}, Axis{kPp, shape.pp}}) {
     if ((dimensions & axis.dimension) == 0) first += rank / stride % axis.size * stride;
     stride *= axis.size;
   }
@@ -33,6 +36,9 @@ Mesh::Mesh(Communicator& all) : Mesh(all, {1, all.size(), 1, 1, 1}) {}
 Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_owned(all)) {
   if (shape.ranks() != all.size())
     throw Error("a mesh of " + std::to_string(shape.ranks()) + " ranks for " + std::to_string(all.size()));
+  if (shape.ep < 1 || shape.dp_shard * shape.tp % shape.ep != 0)
+    throw Error("ep " + std::to_string(shape.ep) + " does not divide the " +
+                std::to_string(shape.dp_shard * shape.tp) + " ranks that share a copy of the parameters");
   const auto group = [&](unsigned dimensions, int size, const char* name) -> std::shared_ptr<Communicator> {
     if (size == all.size()) return all_;
     if (size == 1) return solo();
@@ -40,21 +46,30 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
   };
   shards_ = group(kDpShard, shape.dp_shard, "dp_shard");
   replicas_ = group(kDpReplicate, shape.dp_replicate, "dp_replicate");
+  experts_ = shape.ep == shape.dp_shard ? shards_ : group(kEp, shape.ep, "ep");
+  const int expert_shards = shape.dp_shard * shape.tp / shape.ep;
+  expert_shards_ = shape.ep == 1 ? shards_ : group(kExpertShard, expert_shards, "dp_shard of experts");
 }
 
 Mesh on_device(const Mesh& host, const device::Context& ctx) {
   Mesh there = host;
   const MeshShape& shape = host.shape();
-  if (ctx.device == device::DeviceType::cuda && shape.dp_replicate > 1 && shape.dp_shard > 1)
+  const bool several = (shape.dp_replicate > 1 && shape.dp_shard > 1) || (shape.ep > 1 && shape.ep < shape.ranks());
+  if (ctx.device == device::DeviceType::cuda && several)
     agree(host.all(), [] {
       if (!cuda::orders_groups())
         throw Error(
             "copies of sharded parameters on GPUs need NCCL 2.26 or newer without NCCL_LAUNCH_ORDER_IMPLICIT=0");
     });
   there.all_ = on_device(host.all(), ctx);
-  const auto group = [&](Communicator& of) { return &of == &host.all() ? there.all_ : on_device(of, ctx); };
+  const auto group = [&](Communicator& of) -> std::shared_ptr<Communicator> {
+    if (&of == &host.all()) return there.all_;
+    return &of == &host.shards() && there.shards_ != host.shards_ ? there.shards_ : on_device(of, ctx);
+  };
   there.shards_ = group(host.shards());
   there.replicas_ = group(host.replicas());
+  there.experts_ = group(host.experts());
+  there.expert_shards_ = group(host.expert_shards());
   return there;
 }
 

@@ -197,7 +197,7 @@ ReadRows read_merged(const std::string& name, const std::shared_ptr<MergedRows>&
 // Reads rows of a weight of the output, as far as the source has them, in the format in which they are written.
 ReadRows rows_of_weight(const Source& source, const model::Parameter& p, dtype::DType type,
                         const ConvertOptions& options) {
-  if (!options.merge_lora || !has_adapter(*source.config().lora, p)) {
+  if (!options.merge_lora || !has_adapter(source, p)) {
     const auto reader = std::make_shared<RowReader>(source, *source.find(p.name), type);
     return [reader](std::int64_t begin, std::int64_t end, std::span<std::byte> out) { reader->read(begin, end, out); };
   }
@@ -270,8 +270,7 @@ void write_weight(const Source& source, const model::Parameter& p, const Convert
                   ckpt::ModelWriter& writer, ConvertReport& report) {
   const SourceTensor& tensor = *source.find(p.name);
   const bool codes = tensor.codes() && !options.dequantize;
-  if (codes && options.merge_lora && has_adapter(*source.config().lora, p))
-    return requantize(source, p, writer, report);
+  if (codes && options.merge_lora && has_adapter(source, p)) return requantize(source, p, writer, report);
   copy_weight(source, p, output_type(p, tensor, options), options, writer);
   if (codes) write_scales(tensor, source.scales(tensor), writer);
 }

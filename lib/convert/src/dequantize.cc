@@ -1,6 +1,7 @@
 // FP8 codes and scales back to trainable weights. Codes and scales come from an untrusted file.
-#include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -43,24 +44,20 @@ bool holds_codes(const ckpt::Checkpoint& source) {
 
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Parameter>& table) {
   model::check_weights(source, table);
-  std::size_t scaled = 0;
+  std::set<std::string> scaled;
   for (const model::Parameter& p : table) {
     if (!is_codes(source, p)) {
       check_float(source, p);
       continue;
     }
     grid_of(source, p);
-    ++scaled;
+    scaled.insert(p.name);
   }
   for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
-    const std::string name = meta.name.substr(ckpt::kScales.size());
-    const auto found =
-        std::find_if(table.begin(), table.end(), [&](const model::Parameter& p) { return p.name == name; });
-    if (found == table.end() || !is_codes(source, *found)) {
+    if (!scaled.contains(meta.name.substr(ckpt::kScales.size())))
       throw Error(source.path() + ": /" + meta.name + ": scales without codes");
-    }
   }
-  if (scaled == 0) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
+  if (scaled.empty()) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
 }
 
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight) {

@@ -156,6 +156,17 @@ bool same_config(const ckpt::Checkpoint& a, const ckpt::Checkpoint& b) {
                         hf::parse_config(b.config(), b.path() + ": /config"));
 }
 
+// The number of parameters that a token uses, if the model has experts.
+std::optional<std::int64_t> active_parameters(const ckpt::Checkpoint& checkpoint) {
+  try {
+    const hf::ModelConfig config = hf::parse_config(checkpoint.config(), checkpoint.path() + ": /config");
+    if (!config.experts) return std::nullopt;
+    return model::active_count(config, model::parameter_table(config));
+  } catch (const Error&) {  // a model of another kind can be described
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::optional<TensorStatistics> statistics(const ckpt::Checkpoint& checkpoint, const std::string& name) {
@@ -208,6 +219,7 @@ json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, c
   record.set("files", checkpoint.file_count());
   record.set("config", checkpoint.config());
   record.set("parameters", parameters);
+  if (const auto active = active_parameters(checkpoint)) record.set("active_parameters", *active);
   record.set("bytes", bytes);
   record.set("tensors", std::move(tensors));
   record.set("train", checkpoint.train());

@@ -3,6 +3,7 @@
 #include "fp8/convert/export.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -121,36 +122,55 @@ std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
   return entries;
 }
 
-bool is_kept(const Entry& e) { return e.parameter->matmul() && e.tensors.size() == 1; }
+bool is_kept(const Entry& e) {
+  return (e.parameter->matmul() || e.parameter->role == model::ParameterRole::router) && e.tensors.size() == 1;
+}
 
 std::string module_of(const Entry& e) { return e.parameter->name.substr(0, e.parameter->name.rfind(".weight")); }
 
-// Projections that servers compute as one matrix: q, k, v and gate, up of each layer, in order.
+// Linears that servers compute as one: q, k, v; gate, up; all experts, of each layer, in order.
 using Merged = std::vector<std::vector<const Entry*>>;
 
 Merged merged_projections(const std::vector<Entry>& entries) {
-  std::map<std::pair<int, model::Slot>, std::vector<const Entry*>> groups;
+  using model::Slot;
+  std::map<std::pair<int, Slot>, std::vector<const Entry*>> groups;
   for (const Entry& e : entries) {
     const model::Parameter& p = *e.parameter;
-    if (p.role == model::ParameterRole::linear && (p.slot == model::Slot::qkv || p.slot == model::Slot::gate_up))
-      groups[{p.unit, p.slot}].push_back(&e);
+    if (p.role != model::ParameterRole::linear) continue;
+    if (p.slot == Slot::qkv || p.slot == Slot::gate_up) groups[{p.unit, p.slot}].push_back(&e);
+    if (p.expert >= 0) groups[{p.unit, Slot::experts_gate_up}].push_back(&e);
   }
   Merged merged;
   for (auto& [key, group] : groups) merged.push_back(std::move(group));
   return merged;
 }
 
-// Full names of the linear modules that stay in bf16. SGLang looks for the name of a merged matrix as it is; vLLM
-// looks for those of its parts.
+// The names under which servers look for a merged matrix whose first part is `first`. vLLM asks for the parts of the
+// first expert by the names of Qwen, whatever those in the folder are, and transformers 5 has the experts of every
+// family in a module `mlp`.
+std::vector<std::string> merged_names(const model::Parameter& first, const std::string& module) {
+  const std::string parent = module.substr(0, module.rfind('.'));
+  if (first.slot == model::Slot::qkv) return {parent + ".qkv_proj"};
+  if (first.slot == model::Slot::gate_up) return {parent + ".gate_up_proj"};
+  const std::string experts = parent.substr(0, parent.rfind('.')), block = experts.substr(0, experts.rfind('.'));
+  const hf::ExpertNames qwen = hf::expert_names(hf::Family::qwen3_moe);
+  std::vector<std::string> names{experts};
+  if (block.ends_with("." + std::string(qwen.block))) return names;
+  names.push_back(block.substr(0, block.rfind('.') + 1) + qwen.block + ".experts");
+  for (const char* part : {qwen.gate, qwen.up, qwen.down}) names.push_back(parent + "." + part);
+  return names;
+}
+
+// Full names of the linear modules and routers that stay in bf16. SGLang looks for the name of a merged matrix as it
+// is; vLLM looks for those of its parts.
 std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<Entry>& entries) {
   std::vector<std::string> kept;
   for (const Entry& e : entries)
     if (is_kept(e)) kept.push_back(module_of(e));
   for (const std::vector<const Entry*>& group : merged_projections(entries)) {
     if (!std::all_of(group.begin(), group.end(), [](const Entry* e) { return is_kept(*e); })) continue;
-    const std::string first = module_of(*group.front());
-    const bool attention = group.front()->parameter->slot == model::Slot::qkv;
-    kept.push_back(first.substr(0, first.rfind('.')) + (attention ? ".qkv_proj" : ".gate_up_proj"));
+    const std::vector<std::string> names = merged_names(*group.front()->parameter, module_of(*group.front()));
+    kept.insert(kept.end(), names.begin(), names.end());
   }
   if (model.config.tie_word_embeddings) kept.emplace_back("lm_head");
   return kept;
@@ -316,41 +336,71 @@ std::string origin_of(const OpenModel& model, const Entry& entry, std::size_t te
   return {};
 }
 
-// Numbers of layers, ascending: "{0-2,5}", or "0" for one.
-std::string layers_text(const std::vector<int>& layers) {
+// Numbers, ascending: "{0-2,5}", or "0" for one.
+std::string numbers_text(const std::vector<int>& numbers) {
   std::string text;
-  for (std::size_t i = 0; i < layers.size();) {
+  for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
-    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(layers[i]);
-    if (last > i) text += "-" + std::to_string(layers[last]);
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+    if (last > i) text += "-" + std::to_string(numbers[last]);
     i = last + 1;
   }
   return text.find_first_of(",-") == std::string::npos ? text : "{" + text + "}";
 }
 
-// All weights of a list, with their shapes if `shapes`. Those that differ in the number of the layer have one name:
-// "model.layers.{0-2,5}.mlp.up_proj.weight [176, 64] and model.layers.0.mlp.down_proj.weight [64, 176]".
-std::string text_of(const std::vector<const model::Parameter*>& weights, bool shapes) {
-  std::vector<std::pair<std::string, std::vector<int>>> kinds;  // text with a gap for the layers, layers
+// Weights whose names differ in the numbers of their layers and experts.
+struct Kind {
+  std::string text;  // with '\n' for the layer and '\t' for the expert
+  std::vector<int> experts, layers;
+  std::string filled() const {
+    std::string out = text;
+    for (const auto& [gap, numbers] : {std::pair{'\n', &layers}, {'\t', &experts}})
+      if (const std::size_t at = out.find(gap); at != std::string::npos) out.replace(at, 1, numbers_text(*numbers));
+    return out;
+  }
+};
+
+// The kinds of weights of a list, first those of one layer, then of layers with the same experts.
+std::vector<Kind> kinds_of(const std::vector<const model::Parameter*>& weights, bool shapes) {
+  std::vector<Kind> of_layers, kinds;
+  std::map<std::pair<std::string, int>, std::size_t> index;
   for (const model::Parameter* p : weights) {
-    std::string text = p->name, layer = "." + std::to_string(p->unit - 1) + ".";
-    if (const std::size_t at = text.find(layer); at != std::string::npos) text.replace(at + 1, layer.size() - 2, "\n");
+    std::string text = p->name;
+    const auto leave_gap = [&](int number, const std::string& before, const char* gap) {
+      const std::string part = before + std::to_string(number) + ".";
+      if (const std::size_t at = text.find(part); at != std::string::npos)
+        text.replace(at + before.size(), part.size() - before.size() - 1, gap);
+    };
+    leave_gap(p->unit - 1, ".layers.", "\n");
+    if (p->expert >= 0) leave_gap(p->expert, ".experts.", "\t");
     if (shapes) text += " [" + std::to_string(p->rows()) + ", " + std::to_string(p->cols()) + "]";
-    auto kind = std::ranges::find(kinds, text, &std::pair<std::string, std::vector<int>>::first);
-    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {text, {}});
-    kind->second.push_back(p->unit - 1);
+    const auto [at, fresh] = index.try_emplace({text, p->unit}, of_layers.size());
+    if (fresh) of_layers.push_back({text, {}, {p->unit - 1}});
+    if (p->expert >= 0) of_layers[at->second].experts.push_back(p->expert);
   }
+  for (Kind& kind : of_layers) {
+    const auto same =
+        std::ranges::find_if(kinds, [&](const Kind& k) { return k.text == kind.text && k.experts == kind.experts; });
+    if (same == kinds.end())
+      kinds.push_back(std::move(kind));
+    else
+      same->layers.push_back(kind.layers.front());
+  }
+  return kinds;
+}
+
+// All weights of a list, with their shapes if `shapes`. Those that differ in the numbers of the layer and of the expert
+// have one name: "model.layers.{0-2,5}.mlp.up_proj.weight [176, 64] and model.layers.0.mlp.down_proj.weight [64, 176]".
+std::string text_of(const std::vector<const model::Parameter*>& weights, bool shapes) {
+  const std::vector<Kind> kinds = kinds_of(weights, shapes);
   std::string list;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    auto& [text, layers] = kinds[i];
-    if (const std::size_t gap = text.find('\n'); gap != std::string::npos) text.replace(gap, 1, layers_text(layers));
-    list += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " and ") + text;
-  }
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    list += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " and ") + kinds[i].filled();
   return list;
 }
 
-// Projections that servers compute as one matrix must have one precision.
+// Linears that servers compute as one must have one precision.
 void warn_of_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
   std::vector<const model::Parameter*> mixed;
   for (const std::vector<const Entry*>& group : merged_projections(entries))
@@ -374,6 +424,37 @@ void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& rep
   report.warnings.push_back(text_of(partial, true) + (partial.size() == 1 ? ": does not consist" : ": do not consist") +
                             " of whole blocks of 128 x 128: vLLM and SGLang refuse that, and transformers dequantizes "
                             "to other values; --format compressed-tensors has no blocks");
+}
+
+// PEFT computes the experts of a layer as one tensor for gate and up and one for down, and takes the names of the
+// linears of experts for those of experts only. Source: PEFT 0.21, utils/transformers_weight_conversion.py.
+void warn_of_split_adapters(const OpenModel& model, ExportReport& report) {
+  if (!model.config.experts) return;
+  // Adapters of experts in each layer, on gate or up and on down.
+  std::map<int, std::array<std::int64_t, 2>> experts;
+  std::vector<const model::Parameter*> dense;
+  for (const model::Parameter& p : model.table) {
+    if (p.slot == model::Slot::experts_gate_up_a) ++experts[p.unit][0];
+    if (p.slot == model::Slot::experts_down_a) ++experts[p.unit][1];
+    if (p.slot == model::Slot::gate_up_a || p.slot == model::Slot::down_a) dense.push_back(&p);
+  }
+  const std::int64_t all = model.config.experts->count;
+  const bool whole = std::ranges::all_of(experts, [&](const auto& layer) {
+    const auto& [gate_up, down] = layer.second;
+    return (gate_up == 0 || gate_up == 2 * all) && (down == 0 || down == all);
+  });
+  if (!whole)
+    report.warnings.emplace_back(
+        "adapters are on some experts of a layer, or on gate without up: PEFT loads those of all experts of a layer, "
+        "gate and up together");
+  const auto any = [&](std::size_t kind) {
+    return std::ranges::any_of(experts, [&](const auto& layer) { return layer.second[kind] > 0; });
+  };
+  if (any(0) && !any(1))
+    report.warnings.emplace_back("adapters are on gate and up of experts, on down of none: PEFT drops them silently");
+  if (!dense.empty())
+    report.warnings.push_back(text_of(dense, false) + ": PEFT takes " + (dense.size() == 1 ? "it" : "them") +
+                              " for adapters of experts, and loads none of a layer without experts");
 }
 
 // The configuration of LLaMA models in transformers 5 (LlamaConfig.validate_architecture) refuses such sizes, although
@@ -422,6 +503,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
       report.tensors.push_back({e.tensors[t].name, e.tensors[t].shape, e.tensors[t].dtype,
                                 file_name(options.format, e.file, files), origin_of(model, e, t)});
   }
+  if (options.format == ExportFormat::peft) warn_of_split_adapters(model, report);
   if (options.format != ExportFormat::peft) warn_of_head_sizes(model.config, report);
   if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
   if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);

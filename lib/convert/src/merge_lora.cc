@@ -23,9 +23,9 @@ std::vector<float> matrix(const Source& source, const std::string& name) {
 
 }  // namespace
 
-bool has_adapter(const hf::LoraConfig& lora, const model::Parameter& linear) {
+bool has_adapter(const Source& source, const model::Parameter& linear) {
   return linear.role == model::ParameterRole::linear &&
-         std::find(lora.targets.begin(), lora.targets.end(), module_of(linear.name)) != lora.targets.end();
+         source.find(module_of(linear.name) + ".lora_A.weight") != nullptr;
 }
 
 MergedRows::MergedRows(const Source& source, const model::Parameter& linear, const hf::LoraConfig& lora)

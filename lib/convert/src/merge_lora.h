@@ -12,8 +12,8 @@
 
 namespace fp8::convert {
 
-/// Whether the weight has an adapter.
-bool has_adapter(const hf::LoraConfig& lora, const model::Parameter& linear);
+/// Whether the weight has an adapter in the source.
+bool has_adapter(const Source& source, const model::Parameter& linear);
 
 /// A merged weight. A and B are read once; rows of W as they are asked for.
 class MergedRows {

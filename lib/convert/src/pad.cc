@@ -1,4 +1,5 @@
-// A zero column of down_proj ignores its intermediate value, so the padded MLP computes the same sums. The hidden size
+// A zero column of down_proj ignores its intermediate value, so the padded MLP computes the same sums; so does an
+// expert. The hidden size
 // is not padded because RMSNorm divides by it, nor are heads, since attention divides by the square root of head_dim
 // and rope derives its frequencies from it.
 #include "pad.h"
@@ -37,7 +38,12 @@ std::vector<PaddedSize> pad(hf::ModelConfig& config, bool vocabulary) {
     if (padded != size) changes.push_back({std::string(key), size, padded});
     size = padded;
   };
-  raise("intermediate_size", config.intermediate_size);
+  const bool own = config.experts && config.family != hf::Family::mixtral;  // experts have a width of their own
+  bool dense = !own;
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) dense = dense || !config.is_sparse(i);
+  if (dense) raise("intermediate_size", config.intermediate_size);
+  if (own) raise("moe_intermediate_size", config.experts->intermediate_size);
+  if (config.experts && !own) config.experts->intermediate_size = config.intermediate_size;
   if (vocabulary) raise(kVocabulary, config.vocab_size);
   return changes;
 }

@@ -127,7 +127,7 @@ TEST_P(ConvertGolden, ASecondConversionChangesNothing) {
   EXPECT_EQ(b.provenance().as_array().size(), 2U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ConvertGolden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(Models, ConvertGolden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3", "mixtral"));
 
 TEST_F(Convert, BothSpellingsOfTheConfigurationAgree) {
   const std::string old = at("old");
@@ -138,12 +138,6 @@ TEST_F(Convert, BothSpellingsOfTheConfigurationAgree) {
   convert(old, at("b.h5"), {});
   EXPECT_TRUE(hf::same_model(hf::parse_config(ckpt::Checkpoint::open(at("a.h5")).config(), "a"),
                              hf::parse_config(ckpt::Checkpoint::open(at("b.h5")).config(), "b")));
-}
-
-TEST_F(Convert, ExpertsAreRefusedInOneLine) {
-  EXPECT_NE(error_of([&] { convert(golden("mixtral"), out(), {}); }).find("mixture-of-experts models"),
-            std::string::npos);
-  EXPECT_TRUE(names().empty());
 }
 
 TEST_F(Convert, PrecisionsOfLinears) {

@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kWord = 16;    // bytes: alignment of addresses and strides for tensor cores
 constexpr std::int64_t kBlock = 128;  // elements of a side of a block
 constexpr std::int64_t kMicroBlock = 32;
-constexpr std::size_t kApart = 256;  // bytes: alignment of parts of scratch
+constexpr std::int64_t kRowsOfBlocks = 8;  // extents of C with scales for blocks of 128
+constexpr std::size_t kApart = 256;        // bytes: alignment of parts of scratch
 
 // Alignments above kWord are equal: no kernel needs more, and a shape must get the same kernel at every address of the
 // arena.
@@ -113,7 +114,8 @@ void check_blocks(const Side& s) {
     const bool rows = s.operand.blocks == ScaleBlocks::block1x128;
     const std::int64_t outer = rows ? s.outer() : divide_up(s.outer(), kBlock);
     fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
-    const std::int64_t step_outer = rows ? 1 : round_up(groups, 4), step_k = rows ? outer : 1;
+    const std::int64_t step_outer = rows ? 1 : round_up(groups, 4);
+    const std::int64_t step_k = rows ? round_up(outer, kRowsOfBlocks) : 1;
     fits = fits && (outer <= 1 || v.stride[0] == step_outer) && (groups <= 1 || v.stride[1] == step_k);
   }
   if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks have a wrong type or layout");
@@ -132,7 +134,8 @@ void check_pair(const Side& a, const Side& b, const View& c, const MatmulOptions
     refuse(std::string("A with ") + sharing(a) + " and B with " + sharing(b) + " is not supported by cuBLASLt");
   if (!is_128(x)) return;
   if (options.fast_accumulation) refuse("fast accumulation is not supported with scales for blocks of 128");
-  if (c.shape[0] % 8 != 0 || c.shape[1] % 8 != 0)
+  const bool rows = c.shape[0] % kRowsOfBlocks == 0 || x == ScaleBlocks::block1x128;
+  if (!rows || c.shape[1] % kRowsOfBlocks != 0)
     refuse("C " + shape_of(c) + ": extents must be multiples of 8 with scales for blocks of 128");
 }
 
@@ -177,6 +180,7 @@ void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, co
   p.k = p.a.rows;
   p.a.scaling = scaling_of(b, vectors);
   p.b.scaling = scaling_of(a, vectors);
+  if (a.operand.blocks == ScaleBlocks::block1x128) p.n = p.b.columns = round_up(p.n, kRowsOfBlocks);
   p.fast_accumulation = options.fast_accumulation;
   check_result_of_codes(c, p.c_stride);
   if (vectors && !a.vector()) call.broadcast_a = a.outer();
@@ -248,7 +252,8 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
   const bool rounded = !codes && a.matrix.dtype == DType::f32 &&
                        c.dtype == DType::bf16;  // the library does not support this combination
   const bool other_bias = !options.bias.empty() && options.bias.dtype != library_bias(left, c.dtype);
-  call.finish = p.k == 0 || call.after || scaled || rounded || other_bias;
+  const bool more_rows = p.n > c.shape[0];  // than C has
+  call.finish = p.k == 0 || call.after || scaled || rounded || other_bias || more_rows;
   if (call.finish) {  // the library writes dense f32 sums
     p.c = DType::f32;
     p.c_stride = p.m;

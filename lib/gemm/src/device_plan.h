@@ -51,7 +51,8 @@ struct DevicePlan {
 struct DeviceCall {
   DevicePlan plan;
   /// The library (if it is called) writes f32 sums [M, N] to scratch, and finish_cuda() computes C: if the library does
-  /// not support the type of the bias, scales of operands that are not codes, or row scales, or if K is 0.
+  /// not support the type of the bias, scales of operands that are not codes, row scales, or C's number of rows, or if
+  /// K is 0.
   bool finish = false;
   bool after = false;  ///< scales of codes are applied by finish_cuda(), not by the library
   /// Elements to which one inverse scale is broadcast, if the other operand has row scales: the library needs vectors

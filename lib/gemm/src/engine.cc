@@ -162,6 +162,9 @@ void Engine::count_other(OperandKind kind, double flops) {
   impl_->counts.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(kind)].flops += flops;
 }
 
+VaryingRows::VaryingRows(Engine& engine) : engine_(engine) { engine_.impl_->host.vary_rows(true); }
+VaryingRows::~VaryingRows() { engine_.impl_->host.vary_rows(false); }
+
 const Counts& Engine::counts() const { return impl_->counts; }
 
 std::size_t Engine::scratch_bytes() const {

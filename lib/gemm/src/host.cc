@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the L1 cache
 constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
-constexpr std::int64_t kLongest = 4096;          // largest extent of any dimension of one oneDNN call
 constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no remainders
 constexpr std::int64_t kParallelFrom = 16384;    // elements; fewer run on one thread
 
@@ -29,7 +28,9 @@ std::int64_t row_stride(std::int64_t columns) {
 }
 
 // Length of equal pieces of `extent`, at most about `limit`, such that no piece has one column only, see HostGemm::run.
-std::int64_t piece(std::int64_t extent, std::int64_t limit) {
+// The pieces of an extent that varies have equal lengths in all calls, so that fewer rows do not need more scratch.
+std::int64_t piece(std::int64_t extent, std::int64_t limit, bool varies = false) {
+  if (varies) return std::min(extent, varying_piece(limit));
   const std::int64_t pieces = divide_up(extent, limit);
   const std::int64_t length = round_up(divide_up(extent, pieces), kTileAlign);
   return pieces <= 1 ? extent : extent % length == 1 ? length + kTileAlign : length;
@@ -46,15 +47,19 @@ HostGemm::HostGemm(HostBf16 bf16, HostSums sums)
       fixed_(sums == HostSums::fixed) {}
 
 std::size_t HostGemm::scratch_bytes() const {
-  return scratchpad_.bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + dense_a_.bytes() + dense_b_.bytes() +
+  return planned_.scratch_bytes() + sums_.bytes() + a_.bytes() + b_.bytes() + dense_a_.bytes() + dense_b_.bytes() +
          row_products_.scratch_bytes() + tensor_core_.scratch_bytes();
 }
 
 void HostGemm::run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
+  varying_ = !rows_vary_ ? Varying::none : options.role == GemmRole::wgrad ? Varying::contraction : Varying::rows;
   if (options.accumulation != Accumulation::f32 && kind_of(a.format, b.format) == OperandKind::fp8)
     return tensor_core_.run(dry, a, b, c, options);
   if (a.blocks == ScaleBlocks::none && b.blocks == ScaleBlocks::none) return run_dense(dry, a, b, c, options);
+  // A dry run does not know whether the cast will have multiplied codes by their scales, which leaves bf16 operands.
+  if (dry && varying_ != Varying::none && a.matrix.dtype == b.matrix.dtype)
+    run_dense(true, {a.matrix, a.format, {}}, {b.matrix, b.format, {}}, c, options);
   run_dense(dry, dequantized(dry, a, false, dense_a_), dequantized(dry, b, true, dense_b_), c, options);
 }
 
@@ -88,7 +93,7 @@ void HostGemm::run_dense(bool dry, const Operand& a, const Operand& b, const Vie
   if (fixed_ && RowProducts::fits(left, right)) return row_products_.run(dry, left, right, c, epilogue);
   const bool scaled = epilogue.scale_a != nullptr || epilogue.scale_b != nullptr;
   const bool rounded = c.dtype == DType::bf16 && (upcast_ || left.dtype == DType::f32);
-  const bool in_parts = c.dtype == DType::bf16 && left.shape[1] > kLongest;
+  const bool in_parts = c.dtype == DType::bf16 && (left.shape[1] > kLongest || varying_ == Varying::contraction);
   const bool column = c.shape[1] == 1 && c.shape[0] > 1 && c.stride[0] != 1;  // oneDNN 3.7 writes outside of such a C
   if (scaled || rounded || in_parts || column || !epilogue.bias.empty() || left.shape[1] == 0) {
     run_tiles(dry, left, right, c, epilogue);
@@ -136,7 +141,8 @@ View HostGemm::contiguous_row(bool dry, const View& v, Scratch& scratch) {
 // the vocabulary and not fit the caches. A long contraction is accumulated in c.
 void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, bool accumulate) {
   const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
-  const std::int64_t rows = piece(m, kLongest), columns = piece(n, kLongest), depth = piece(k, kLongest);
+  const std::int64_t rows = piece(m, kLongest, varying_ == Varying::rows), columns = piece(n, kLongest),
+                     depth = piece(k, kLongest, varying_ == Varying::contraction);
   for (std::int64_t j = 0; j < n; j += columns) {
     for (std::int64_t i = 0; i < m; i += rows) {
       const std::int64_t i_end = std::min(m, i + rows), j_end = std::min(n, j + columns);
@@ -155,15 +161,13 @@ void HostGemm::multiply_once(bool dry, const View& a, const View& b, const View&
   const bool row_apart = a.shape[0] == 1 && a.stride[1] != 1;  // oneDNN 3.7 misreads such an A
   const View left = upcast_both ? upcast(dry, a, a_) : row_apart ? contiguous_row(dry, a, a_) : a;
   const View right = upcast_both ? upcast(dry, b, b_) : b;
-  MatmulPlan& plan = plans_.find(key_of(left, right, c, accumulate));
-  scratchpad_.need(plan.scratchpad_bytes());
-  if (!dry) plan.run(left.data, right.data, c.data, scratchpad_.memory());
+  planned_.run_varying(dry, varying_, left, right, c, accumulate);
 }
 
 void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue) {
   const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
   const std::int64_t columns = piece(n, kTileColumns);
-  const std::int64_t rows = piece(m, std::max(kTileAlign, kTileElements / columns));
+  const std::int64_t rows = piece(m, std::max(kTileAlign, kTileElements / columns), varying_ == Varying::rows);
   sums_.need(tile_of_sums(nullptr, rows, columns).bytes());
   std::byte* sums = dry ? nullptr : sums_.memory();
   for (std::int64_t j = 0; j < n; j += columns) {

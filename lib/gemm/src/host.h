@@ -7,10 +7,10 @@
 #include "blocks.h"
 #include "epilogue.h"
 #include "fp8/gemm/gemm.h"
-#include "plan.h"
 #include "row_products.h"
 #include "scratch.h"
 #include "tensor_core.h"
+#include "varying.h"
 
 namespace fp8::gemm {
 
@@ -21,6 +21,8 @@ class HostGemm {
   HostGemm(HostBf16 bf16, HostSums sums);
   /// Runs one call; if `dry`, only makes its plans and records its scratch.
   void run(bool dry, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
+  /// Whether the number of rows differs between calls, see VaryingRows.
+  void vary_rows(bool vary) { rows_vary_ = vary; }
   /// Bytes of scratch that the calls so far need.
   std::size_t scratch_bytes() const;
 
@@ -33,12 +35,13 @@ class HostGemm {
   void multiply_once(bool dry, const View& a, const View& b, const View& c, bool accumulate);
   void run_tiles(bool dry, const View& a, const View& b, const View& c, const Epilogue& epilogue);
 
-  bool upcast_, fixed_;
-  PlanCache plans_;
+  bool upcast_, fixed_, rows_vary_ = false;
+  Varying varying_ = Varying::none;  // the extent of this call that varies
+  PlannedGemm planned_;
   RowProducts row_products_;
   TensorCoreGemm tensor_core_{tensor_core_kernels()};
-  Scratch scratchpad_{device::DeviceType::host}, sums_{device::DeviceType::host}, a_{device::DeviceType::host},
-      b_{device::DeviceType::host}, dense_a_{device::DeviceType::host}, dense_b_{device::DeviceType::host};
+  Scratch sums_{device::DeviceType::host}, a_{device::DeviceType::host}, b_{device::DeviceType::host},
+      dense_a_{device::DeviceType::host}, dense_b_{device::DeviceType::host};
 };
 
 }  // namespace fp8::gemm

@@ -63,15 +63,37 @@ struct Description : dnnl::matmul::primitive_desc {
 };
 #endif
 
+struct Layouts {
+  dnnl::memory::desc a, b, c;
+};
+
+// The layouts of a key, with m and k of a call if these are kAnyExtent there.
+Layouts layouts_of(const PlanKey& key, std::int64_t m, std::int64_t k) {
+  const auto in = format_of(key.operands);
+  return {{{m, k}, in, {key.stride_a[0], key.stride_a[1]}},
+          {{k, key.n}, in, {key.stride_b[0], key.stride_b[1]}},
+          {{m, key.n}, format_of(key.c), {key.stride_c, 1}}};
+}
+
+std::int64_t in_advance(std::int64_t extent) { return extent == kAnyExtent ? DNNL_RUNTIME_DIM_VAL : extent; }
+
 }  // namespace
 
 struct MatmulPlan::Impl {
+  PlanKey key;
   dnnl::matmul primitive;
   dnnl::stream stream;
   dnnl::memory a, b, c, scratchpad;
   std::vector<dnnl_exec_arg_t> arguments;
   std::size_t scratchpad_bytes = 0;
   std::string implementation;
+
+  void name_arguments() {
+    arguments = {{DNNL_ARG_SRC, a.get()},
+                 {DNNL_ARG_WEIGHTS, b.get()},
+                 {DNNL_ARG_DST, c.get()},
+                 {DNNL_ARG_SCRATCHPAD, scratchpad.get()}};
+  }
 };
 
 struct PlanCache::Library {
@@ -99,6 +121,19 @@ MatmulPlan::~MatmulPlan() = default;
 std::size_t MatmulPlan::scratchpad_bytes() const { return impl_->scratchpad_bytes; }
 
 std::string MatmulPlan::implementation() const { return impl_->implementation; }
+
+void MatmulPlan::run_any(std::int64_t m, std::int64_t k, void* a, void* b, void* c, void* scratchpad) {
+  try {
+    const Layouts now = layouts_of(impl_->key, m, k);
+    impl_->a = dnnl::memory(now.a, impl_->a.get_engine(), DNNL_MEMORY_NONE);
+    impl_->b = dnnl::memory(now.b, impl_->a.get_engine(), DNNL_MEMORY_NONE);
+    impl_->c = dnnl::memory(now.c, impl_->a.get_engine(), DNNL_MEMORY_NONE);
+    impl_->name_arguments();
+  } catch (const dnnl::error& e) {
+    throw_dnnl(e);
+  }
+  run(a, b, c, scratchpad);
+}
 
 void MatmulPlan::run(void* a, void* b, void* c, void* scratchpad) {
   try {
@@ -132,10 +167,7 @@ MatmulPlan& PlanCache::find(const PlanKey& key) {
   if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
   check_room(kRoom, "matrix multiply");
   try {
-    const auto in = format_of(key.operands);
-    const dnnl::memory::desc a({key.m, key.k}, in, {key.stride_a[0], key.stride_a[1]});
-    const dnnl::memory::desc b({key.k, key.n}, in, {key.stride_b[0], key.stride_b[1]});
-    const dnnl::memory::desc c({key.m, key.n}, format_of(key.c), {key.stride_c, 1});
+    const auto [a, b, c] = layouts_of(key, in_advance(key.m), in_advance(key.k));
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (key.accumulate) {
@@ -145,16 +177,16 @@ MatmulPlan& PlanCache::find(const PlanKey& key) {
     }
     const Description description(library_->engine, a, b, c, attributes);
     auto impl = std::make_unique<MatmulPlan::Impl>();
+    impl->key = key;
     impl->primitive = dnnl::matmul(description);
     impl->stream = library_->stream;
-    impl->a = dnnl::memory(a, library_->engine, DNNL_MEMORY_NONE);
-    impl->b = dnnl::memory(b, library_->engine, DNNL_MEMORY_NONE);
-    impl->c = dnnl::memory(c, library_->engine, DNNL_MEMORY_NONE);
+    const bool any = key.m == kAnyExtent || key.k == kAnyExtent;  // then run_any() makes the memory objects
+    const Layouts now = layouts_of(key, any ? 1 : key.m, any ? 1 : key.k);
+    impl->a = dnnl::memory(now.a, library_->engine, DNNL_MEMORY_NONE);
+    impl->b = dnnl::memory(now.b, library_->engine, DNNL_MEMORY_NONE);
+    impl->c = dnnl::memory(now.c, library_->engine, DNNL_MEMORY_NONE);
     impl->scratchpad = dnnl::memory(description.scratchpad_desc(), library_->engine, DNNL_MEMORY_NONE);
-    impl->arguments = {{DNNL_ARG_SRC, impl->a.get()},
-                       {DNNL_ARG_WEIGHTS, impl->b.get()},
-                       {DNNL_ARG_DST, impl->c.get()},
-                       {DNNL_ARG_SCRATCHPAD, impl->scratchpad.get()}};
+    impl->name_arguments();
     impl->scratchpad_bytes = description.scratchpad_desc().get_size();
     impl->implementation = description.impl_info_str();
     if (plans_.size() >= kMostPlans) plans_.clear();

@@ -17,9 +17,12 @@ namespace fp8::gemm {
 using dtype::DType;
 using tensor::View;
 
+/// An extent that is not part of a plan, but given at each call.
+inline constexpr std::int64_t kAnyExtent = -1;
+
 /// The key of a plan.
 struct PlanKey {
-  std::int64_t m = 0, n = 0, k = 0;             ///< C is [m, n], the contraction k
+  std::int64_t m = 0, n = 0, k = 0;             ///< C is [m, n], the contraction k; m or k may be kAnyExtent
   std::array<std::int64_t, 2> stride_a{};       ///< elements, of A [m, k]
   std::array<std::int64_t, 2> stride_b{};       ///< elements, of B [k, n]
   std::int64_t stride_c = 0;                    ///< elements between rows of C
@@ -43,6 +46,8 @@ class MatmulPlan {
   std::size_t scratchpad_bytes() const;
   /// C (+)= A B on memory with the layout of the key; `scratchpad` has at least scratchpad_bytes().
   void run(void* a, void* b, void* c, void* scratchpad);
+  /// The same for a key with kAnyExtent, of which m or k are the extents of this call.
+  void run_any(std::int64_t m, std::int64_t k, void* a, void* b, void* c, void* scratchpad);
   /// oneDNN's name of the kernel, such as "brg:avx512_core_bf16".
   std::string implementation() const;
 
@@ -60,6 +65,8 @@ class PlanCache {
   ~PlanCache();
   /// The plan for `key`; valid until the next call.
   MatmulPlan& find(const PlanKey& key);
+  /// Number of plans.
+  std::size_t size() const { return plans_.size(); }
   /// Whether this CPU multiplies bf16 faster than f32.
   static bool fast_bf16();
 

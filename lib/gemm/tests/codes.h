@@ -63,7 +63,7 @@ inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t 
     case Sharing::vector:
       return outer;
     case Sharing::block1x128:
-      return k / 128 * outers + outer;
+      return k / 128 * (8 * up(outers, 8)) + outer;
     case Sharing::block128x128:
       return outer / 128 * (4 * up(up(ks, 128), 4)) + k / 128;
     case Sharing::block1x32:
@@ -79,14 +79,15 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
   Codes out;
   out.format = format;
   out.sharing = sharing;
-  out.memory = tensor::Tensor(DType::u8, {outer, stride});
-  out.codes = out.memory.view().columns(0, k);
+  const std::int64_t lines = (outer + 7) / 8 * 8;  // those of blocks of 1 x 128 can be read
+  out.memory = tensor::Tensor(DType::u8, {sharing == Sharing::block1x128 ? lines : outer, stride});
+  out.codes = out.memory.view().rows(0, outer).columns(0, k);
   if (sharing == Sharing::one || sharing == Sharing::vector) {
     out.scale_memory = tensor::Tensor(DType::f32, {sharing == Sharing::one ? 1 : outer});
     out.scales = out.scale_memory.view();
   } else if (sharing == Sharing::block1x128) {
-    out.scale_memory = tensor::Tensor(DType::f32, {groups, outer});
-    out.scales = out.scale_memory.view().transposed();
+    out.scale_memory = tensor::Tensor(DType::f32, {groups, lines});
+    out.scales = out.scale_memory.view().columns(0, outer).transposed();
   } else if (sharing == Sharing::block128x128) {
     out.scale_memory = tensor::Tensor(DType::f32, {(outer + 127) / 128, (groups + 3) / 4 * 4});
     out.scales = out.scale_memory.view().columns(0, groups);

@@ -19,7 +19,7 @@ using tensor::Tensor;
 
 constexpr const char* kCategory = "weights";
 
-// Parameters of one slot of one unit, in row order.
+// Parameters of one slot of one unit, or those of one expert among them, in row order.
 using Together = std::vector<const model::Parameter*>;
 
 // Source of the weights, and how they are prepared.
@@ -63,10 +63,12 @@ struct Loader {
   // The slot's matrix, or vector, in memory from the arena.
   View matrix(const Together& parameters) const {
     const model::Parameter& first = *parameters.front();
-    const model::Extent extent = model::slot_extent(model.config, first.slot);
-    const View all = first.shape.size() == 1 ? tensor::allocate(ctx, compute, {extent.rows}, kCategory)
-                                             : tensor::allocate(ctx, compute, {extent.rows, extent.cols}, kCategory);
-    for (const model::Parameter* p : parameters) read(*p, all.rows(p->slot_row, p->slot_row + p->rows()));
+    const model::Parameter& last = *parameters.back();
+    const std::int64_t begin = first.slot_row, rows = last.slot_row + last.rows() - begin;
+    const View all = first.shape.size() == 1 ? tensor::allocate(ctx, compute, {rows}, kCategory)
+                                             : tensor::allocate(ctx, compute, {rows, first.cols()}, kCategory);
+    for (const model::Parameter* p : parameters)
+      read(*p, all.rows(p->slot_row - begin, p->slot_row - begin + p->rows()));
     return all;
   }
 
@@ -76,12 +78,14 @@ struct Loader {
     return convert::is_codes(model.source, p) || (p.fp8 && p.gemms.forward);
   }
 
-  linear::Part part_of(const model::Parameter& p) const {
+  // The rows of a linear in a weight that begins at row `begin` of its slot.
+  linear::Part part_of(const model::Parameter& p, std::int64_t begin) const {
     const bool in_fp8 = fp8(p);
-    return {p.slot_row, p.slot_row + p.rows(), in_fp8, in_fp8 ? p.gemms : quant::GemmSet{}};
+    const std::int64_t row = p.slot_row - begin;
+    return {row, row + p.rows(), in_fp8, in_fp8 ? p.gemms : quant::GemmSet{}};
   }
 
-  // Adapters of the linears `weights`, with A and B in memory from the arena.
+  // Adapters of the linears `weights`, of one expert if they are experts', with A and B in memory from the arena.
   std::vector<linear::Adapter> adapters(const Together& weights, const Together& all_a, const Together& all_b,
                                         const View& scaling) const {
     std::vector<linear::Adapter> out;
@@ -91,17 +95,20 @@ struct Loader {
       return values;
     };
     for (std::size_t i = 0; i < all_a.size(); ++i) {
+      if (all_a[i]->expert != weights.front()->expert) continue;
       const std::string weight = model::adapted_module(*all_a[i]) + ".weight";
       const auto of =
           std::ranges::find(weights, weight, [](const model::Parameter* p) -> const std::string& { return p->name; });
-      out.push_back({part_of(**of), own(*all_a[i]), own(*all_b.at(i)), scaling});
+      out.push_back({part_of(**of, weights.front()->slot_row), own(*all_a[i]), own(*all_b.at(i)), scaling});
     }
     return out;
   }
 
   quant::Quantized stored_codes(const model::Parameter& p) const;
-  linear::Operand fp8_operand(const model::Parameter& p) const;
+  linear::Operand fp8_operand(const model::Parameter& p, std::int64_t begin) const;
   linear::Weight weight(const Together& parameters, const View& bias, const View& whole) const;
+  std::vector<linear::Weight> experts(const Together& weights, const Together& all_a, const Together& all_b,
+                                      const View& scaling) const;
 };
 
 View f32_in_arena(const Context& ctx, const std::vector<float>& values, tensor::Shape shape) {
@@ -150,8 +157,8 @@ quant::Quantized Loader::stored_codes(const model::Parameter& p) const {
   return q;
 }
 
-linear::Operand Loader::fp8_operand(const model::Parameter& p) const {
-  const linear::Part part{p.slot_row, p.slot_row + p.rows(), true, p.gemms};
+linear::Operand Loader::fp8_operand(const model::Parameter& p, std::int64_t begin) const {
+  const linear::Part part = part_of(p, begin);
   if (convert::is_codes(model.source, p)) return {part, stored_codes(p)};
   // As in training, scales and codes for FP8 all-gather come from the masters, all others from the compute weights.
   const DType type = precision.recipe->fp8_all_gather ? DType::f32 : compute;
@@ -169,7 +176,8 @@ linear::Operand Loader::fp8_operand(const model::Parameter& p) const {
 
 linear::Weight Loader::weight(const Together& parameters, const View& bias, const View& whole) const {
   linear::Weight w{bias, precision, {}, {}, {}};
-  for (const model::Parameter* p : parameters) w.parts.push_back(part_of(*p));
+  const std::int64_t begin = parameters.front()->slot_row;
+  for (const model::Parameter* p : parameters) w.parts.push_back(part_of(*p, begin));
   if (!whole.empty()) {
     const linear::LinearPrecision high{};
     std::vector<linear::Part> parts = w.parts;
@@ -178,14 +186,30 @@ linear::Weight Loader::weight(const Together& parameters, const View& bias, cons
   }
   for (const model::Parameter* p : parameters) {
     if (fp8(*p)) {
-      w.operands.push_back(fp8_operand(*p));
+      w.operands.push_back(fp8_operand(*p, begin));
       continue;
     }
     const View own = tensor::allocate(ctx, compute, {p->rows(), p->cols()}, kCategory);
     read(*p, own);
-    w.operands.push_back({part_of(*p), quant::quantize(ctx, own, {}, quant::ContractionAxis::last, {})});
+    w.operands.push_back({part_of(*p, begin), quant::quantize(ctx, own, {}, quant::ContractionAxis::last, {})});
   }
   return w;
+}
+
+// The weights of experts by number, with their adapters, from all linears of a slot.
+std::vector<linear::Weight> Loader::experts(const Together& weights, const Together& all_a, const Together& all_b,
+                                            const View& scaling) const {
+  std::vector<linear::Weight> out;
+  for (auto begin = weights.begin(); begin != weights.end();) {
+    const auto end =
+        std::find_if(begin, weights.end(), [&](const model::Parameter* p) { return p->expert != (*begin)->expert; });
+    const Together own(begin, end);
+    const bool whole = std::ranges::none_of(own, [&](auto* p) { return fp8(*p); });
+    out.push_back(weight(own, {}, whole ? matrix(own) : View{}));
+    out.back().adapters = adapters(own, all_a, all_b, scaling);
+    begin = end;
+  }
+  return out;
 }
 
 }  // namespace
@@ -207,6 +231,7 @@ ResidentWeights::ResidentWeights(const Context& ctx, const convert::OpenModel& m
       const Together& parameters = of_unit[i];
       if (parameters.empty() || parameters.front()->role == model::ParameterRole::adapter) continue;
       const model::Parameter& first = *parameters.front();
+      if (first.expert >= 0) continue;
       const bool head = first.role == model::ParameterRole::embedding && model.config.tie_word_embeddings;
       const bool whole = !first.matmul() || std::ranges::none_of(parameters, [&](auto* p) { return loader.fp8(*p); });
       const View matrix = whole ? loader.matrix(parameters) : View{};
@@ -215,14 +240,24 @@ ResidentWeights::ResidentWeights(const Context& ctx, const convert::OpenModel& m
       const bool biased = i + 1 < of_unit.size() && !of_unit[i + 1].empty() &&
                           of_unit[i + 1].front()->role == model::ParameterRole::bias;
       w.matmul[i] = loader.weight(parameters, biased ? w.plain[i + 1] : View{}, matrix);
-      for (const linear::Operand& o : w.matmul[i].operands) {
-        bytes_ += tensor::bytes_of(o.codes.codes);
-        fp8_linears_ += o.part.fp8 ? 1 : 0;
+      count(w.matmul[i]);
+    }
+    for (const model::AdaptedSlot& at : model::kAdaptedSlots) {
+      const Together &weights = of_slot(at.linear), &all_a = of_slot(at.a), &all_b = of_slot(at.b);
+      if (std::vector<linear::Weight>* const experts = w.experts_of(at.linear)) {
+        *experts = loader.experts(weights, all_a, all_b, scaling);
+        for (const linear::Weight& weight : *experts) count(weight);
+      } else {
+        w.matmul[static_cast<std::size_t>(at.linear)].adapters = loader.adapters(weights, all_a, all_b, scaling);
       }
     }
-    for (const model::AdaptedSlot& at : model::kAdaptedSlots)
-      w.matmul[static_cast<std::size_t>(at.linear)].adapters =
-          loader.adapters(of_slot(at.linear), of_slot(at.a), of_slot(at.b), scaling);
+  }
+}
+
+void ResidentWeights::count(const linear::Weight& weight) {
+  for (const linear::Operand& o : weight.operands) {
+    bytes_ += tensor::bytes_of(o.codes.codes);
+    fp8_linears_ += o.part.fp8 ? 1 : 0;
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <set>
 
 #include "fp8/json/json.h"
 #include "fp8/token/pattern.h"
@@ -21,6 +23,7 @@ std::string quoted(const char* key) { return "\"" + std::string(key) + "\""; }
 struct Names {
   bool text = false;
   std::vector<std::string> list;  // the modules, if target_modules is a list
+  std::set<std::string, std::less<>> set() const { return {list.begin(), list.end()}; }
 };
 
 // The value of a key; no names if it is missing.
@@ -43,9 +46,12 @@ bool is_all_linear(std::string text) {
   return text == "all-linear";
 }
 
-// Whether `module` ends with one of the names, which begins after a dot.
-bool ends_with_any(const std::string& module, const std::vector<std::string>& names) {
-  return std::ranges::any_of(names, [&](const std::string& name) { return module.ends_with("." + name); });
+// Whether `module` ends with one of the names, which begins after a dot. A mixture of experts has thousands of modules
+// and may have as many names.
+bool ends_with_any(std::string_view module, const std::set<std::string, std::less<>>& names) {
+  for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1))
+    if (names.contains(module.substr(dot + 1))) return true;
+  return false;
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -94,9 +100,10 @@ std::vector<std::string> without_excluded(const Keys& keys, const std::vector<st
   if (names.list.empty() || (names.text && names.list.front().empty())) return modules;
   std::vector<bool> matched(modules.size());
   if (names.text) matched = token::full_matches(names.list.front(), modules, keys.what() + ": " + quoted(key));
+  const auto excluded = names.set();
   std::vector<std::string> left;
   for (std::size_t i = 0; i < modules.size(); ++i)
-    if (!matched[i] && (names.text || !(contains(names.list, modules[i]) || ends_with_any(modules[i], names.list))))
+    if (!matched[i] && (names.text || !(excluded.contains(modules[i]) || ends_with_any(modules[i], excluded))))
       left.push_back(modules[i]);
   return left;
 }
@@ -113,11 +120,12 @@ std::vector<std::string> named(const Keys& keys, const std::vector<std::string>&
   }
   std::vector<bool> matched(modules.size());
   if (names.text) matched = token::full_matches(names.list.front(), modules, keys.what() + ": " + quoted(kTargets));
+  const auto wanted = names.set();
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const std::string& module = modules[i];
     const bool in_layer = !layers || std::ranges::find(*layers, layer_of(module)) != layers->end();
     // A full name is not restricted to layers.
-    const bool ends = contains(names.list, module) || (ends_with_any(module, names.list) && in_layer);
+    const bool ends = wanted.contains(module) || (ends_with_any(module, wanted) && in_layer);
     if (names.text ? matched[i] : ends) found.push_back(module);
   }
   return found;

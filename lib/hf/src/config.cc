@@ -2,6 +2,7 @@
 // sizes computed from a Config cannot overflow later.
 #include "fp8/hf/config.h"
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -20,37 +21,54 @@ constexpr std::int64_t kMaxLayers = 10000;
 constexpr std::int64_t kMaxHeads = std::int64_t{1} << 16;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxExperts = 4096;                      // in a layer
+constexpr std::int64_t kMaxAllExperts = std::int64_t{1} << 17;  // in all layers: each has three tensors
 constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
 
-// Defaults of transformers for absent keys. Zero: derived from other keys.
+// Defaults of transformers for absent keys. Zero: derived from other keys, or of a family without experts.
 struct Defaults {
   Family family;
   std::string_view name;
   std::int64_t vocab, hidden, intermediate, layers, heads, key_value_heads, head_dim, positions;
+  double rms_norm_eps = 1e-6, rope_theta = 10000;
+  std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;
 };
 
-constexpr std::array<Defaults, 4> kFamilies = {{
+constexpr std::array<Defaults, 6> kFamilies = {{
     {Family::llama, "llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
     {Family::mistral, "mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072},
     {Family::qwen2, "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
     {Family::qwen3, "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
+    {Family::mixtral, "mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, 1e6, 8, 2},
+    {Family::qwen3_moe, "qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, 10000, 128, 8, 768},
 }};
+
+// Model types and keys of mixtures in which some experts have every token.
+constexpr std::array<std::string_view, 5> kSharedTypes{"qwen2_moe", "qwen3_next", "deepseek", "deepseek_v2",
+                                                       "deepseek_v3"};
+constexpr std::array<std::string_view, 3> kSharedKeys{"shared_expert_intermediate_size", "n_shared_experts",
+                                                      "num_shared_experts"};
+
+// Throws for experts that have every token, whose sum with the chosen ones no family here computes.
+void refuse_shared_experts(const Keys& keys, const std::string& type) {
+  std::string reason;
+  for (const std::string_view key : kSharedKeys)
+    if (keys.integer(key, 0, 0, kMaxWidth) > 0) reason = "\"" + std::string(key) + "\"";
+  if (reason.empty() && std::ranges::find(kSharedTypes, type) != kSharedTypes.end())
+    reason = "model_type \"" + type + "\"";
+  if (!reason.empty()) keys.fail(reason + ": shared experts are not supported (those of mixtral and qwen3_moe are)");
+}
 
 const Defaults& find_family(const Keys& keys) {
   const std::string type = keys.text("model_type", "");
   if (type.empty()) keys.fail("\"model_type\" is missing");
-  const std::string shown = excerpt(type);
-  bool experts = type.find("moe") != std::string::npos || type.find("mixtral") != std::string::npos;
-  for (const std::string_view key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
-    experts = experts || keys.integer(key, 0, 0, kMaxWidth) > 0;
-  }
-  if (experts) keys.fail("mixture-of-experts models (here " + shown + ") are not supported yet");
+  refuse_shared_experts(keys, type);
   std::string supported;
   for (const Defaults& d : kFamilies) {
     if (d.name == type) return d;
     supported += (supported.empty() ? "" : ", ") + std::string(d.name);
   }
-  keys.fail("model_type \"" + shown + "\" is not supported (" + supported + " are)");
+  keys.fail("model_type \"" + excerpt(type) + "\" is not supported (" + supported + " are)");
 }
 
 void refuse_unsupported(const Keys& keys) {
@@ -79,7 +97,7 @@ RopeType parse_rope_type(const Keys& keys, const Keys& top) {
   top.fail("rope type \"" + excerpt(type) + "\" is not supported (default, linear and llama3 are)");
 }
 
-Rope parse_rope(const Keys& top) {
+Rope parse_rope(const Keys& top, const Defaults& d) {
   const json::Value* found = top.find("rope_parameters");
   const char* key = found != nullptr ? "rope_parameters" : "rope_scaling";
   if (found == nullptr) found = top.find("rope_scaling");
@@ -89,7 +107,7 @@ Rope parse_rope(const Keys& top) {
 
   Rope rope;
   rope.type = parse_rope_type(keys, top);
-  rope.theta = keys.number("rope_theta", top.number("rope_theta", 10000, 1e-3, 1e18), 1e-3, 1e18);
+  rope.theta = keys.number("rope_theta", top.number("rope_theta", d.rope_theta, 1e-3, 1e18), 1e-3, 1e18);
   const double rotated = keys.number("partial_rotary_factor", top.number("partial_rotary_factor", 1, 0, 1), 0, 1);
   if (rotated != 1) top.fail("\"partial_rotary_factor\" below 1 is not supported");
   if (rope.type == RopeType::plain) return rope;
@@ -104,6 +122,89 @@ Rope parse_rope(const Keys& top) {
   if (rope.low_freq_factor >= rope.high_freq_factor) keys.fail("low_freq_factor must be below high_freq_factor");
   rope.original_max_position_embeddings = keys.integer("original_max_position_embeddings", 0, 1, kMaxPositions);
   return rope;
+}
+
+bool is_qwen3(Family family) { return family == Family::qwen3 || family == Family::qwen3_moe; }
+
+// Throws for a key of experts in a family that has none.
+void refuse_experts(const Keys& keys, std::string_view family) {
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
+    if (keys.integer(key, 0, 0, kMaxWidth) > 0)
+      keys.fail("\"" + std::string(key) + "\": model_type \"" + std::string(family) +
+                "\" has no experts (mixtral and qwen3_moe have)");
+}
+
+// The number of experts: `num_local_experts` is Mixtral's name and `num_experts` Qwen's, and each family reads both.
+std::int64_t parse_expert_count(const Keys& keys, std::int64_t fallback) {
+  constexpr const char *kOne = "num_experts", *kOther = "num_local_experts";
+  const std::int64_t one = keys.integer(kOne, fallback, 1, kMaxExperts);
+  const std::int64_t other = keys.integer(kOther, one, 1, kMaxExperts);
+  if (keys.find(kOne) != nullptr && one != other)
+    keys.fail(std::string(kOne) + " " + std::to_string(one) + " and " + kOther + " " + std::to_string(other) +
+              " differ");
+  return other;
+}
+
+// `mlp_only_layers`, ascending.
+std::vector<std::int64_t> parse_dense_layers(const Keys& keys, std::int64_t layers) {
+  const json::Value* dense = keys.find("mlp_only_layers");
+  if (dense == nullptr) return {};
+  if (!dense->is_array()) keys.fail("\"mlp_only_layers\" is not an array");
+  std::vector<std::int64_t> numbers;
+  for (const json::Value& layer : dense->as_array()) {
+    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= layers)
+      keys.fail("\"mlp_only_layers\" holds " + excerpt(json::dump(layer)) + ", not a layer from 0 to " +
+                std::to_string(layers - 1));
+    numbers.push_back(layer.as_int());
+  }
+  std::ranges::sort(numbers);
+  const auto twice = std::ranges::unique(numbers);
+  numbers.erase(twice.begin(), twice.end());
+  return numbers;
+}
+
+// The experts of a family that has any, and of no other.
+std::optional<ExpertsConfig> parse_experts(const Keys& keys, const Defaults& d, const ModelConfig& c) {
+  if (d.experts == 0) {
+    refuse_experts(keys, d.name);
+    return std::nullopt;
+  }
+  ExpertsConfig e;
+  e.count = parse_expert_count(keys, d.experts);
+  e.per_token = keys.integer("num_experts_per_tok", d.experts_per_token, 1, kMaxExperts);
+  if (e.per_token > e.count)
+    keys.fail("num_experts_per_tok " + std::to_string(e.per_token) + " is above the number of experts, " +
+              std::to_string(e.count));
+  const bool qwen = c.family == Family::qwen3_moe;
+  e.intermediate_size =
+      qwen ? keys.integer("moe_intermediate_size", d.expert_intermediate, 1, kMaxWidth) : c.intermediate_size;
+  e.normalize = !qwen || keys.boolean("norm_topk_prob", false);
+  if (keys.number("router_jitter_noise", 0, 0, 1) != 0)
+    keys.fail("\"router_jitter_noise\": noise in the router's input is not supported");
+  if (!qwen) return e;
+  e.sparse_step = keys.integer("decoder_sparse_step", 1, 1, kMaxLayers);
+  e.dense_layers = parse_dense_layers(keys, c.num_hidden_layers);
+  return e;
+}
+
+// Throws for models of more parameters than numbers of elements are computed for, or of more tensors than a table
+// holds.
+void check_size(const Keys& keys, const ModelConfig& c) {
+  const auto product = [&](std::int64_t a, std::int64_t b) { return checked_mul(a, b, keys.what()); };
+  const auto sum = [&](std::int64_t a, std::int64_t b) { return checked_add(a, b, keys.what()); };
+  std::int64_t sparse = 0;
+  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) sparse += c.is_sparse(i) ? 1 : 0;
+  const std::int64_t attention = 2 * c.hidden_size * (c.query_size() + c.key_value_size());
+  std::int64_t size = product(c.num_hidden_layers, attention);
+  size = sum(size, product(c.num_hidden_layers - sparse, 3 * c.hidden_size * c.intermediate_size));
+  if (c.experts) {
+    const std::int64_t expert = 3 * c.hidden_size * c.experts->intermediate_size + c.hidden_size;  // and its router row
+    const std::int64_t experts = sparse * c.experts->count;
+    if (experts > kMaxAllExperts) keys.fail("the model would have more than 2^17 experts");
+    size = sum(size, product(experts, expert));
+  }
+  if (sum(size, 2 * c.vocab_size * c.hidden_size) > kMaxParameters)
+    keys.fail("the model would have more than 2^50 parameters");
 }
 
 void parse_sizes(const Keys& keys, const Defaults& d, ModelConfig& c) {
@@ -130,32 +231,31 @@ void parse_sizes(const Keys& keys, const Defaults& d, ModelConfig& c) {
   if (c.head_dim % 2 != 0) keys.fail("head_dim " + std::to_string(c.head_dim) + " is odd, rope needs pairs");
   if (c.query_size() > kMaxWidth) keys.fail("num_attention_heads x head_dim is above " + std::to_string(kMaxWidth));
 
-  const std::int64_t attention = 2 * c.hidden_size * (c.query_size() + c.key_value_size());
-  const std::int64_t mlp = 3 * c.hidden_size * c.intermediate_size;
-  const std::int64_t layers = checked_mul(c.num_hidden_layers, attention + mlp, keys.what());
-  if (checked_add(layers, 2 * c.vocab_size * c.hidden_size, keys.what()) > kMaxParameters) {
-    keys.fail("the model would have more than 2^50 parameters");
-  }
+  c.experts = parse_experts(keys, d, c);
+  check_size(keys, c);
 }
 
 // The sliding window in tokens, if any layer has one.
 std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const ModelConfig& c) {
   if (c.family == Family::llama) return std::nullopt;
-  if (c.family != Family::mistral) {
-    if (!keys.boolean("use_sliding_window", false) || keys.find("layer_types") != nullptr) return std::nullopt;
+  const bool qwen = c.family != Family::mistral && c.family != Family::mixtral;
+  if (qwen && !keys.boolean("use_sliding_window", false)) return std::nullopt;
+  if (qwen && c.family != Family::qwen3_moe) {  // Qwen3-MoE has the window in every layer
+    if (keys.find("layer_types") != nullptr) return std::nullopt;
     if (keys.integer("max_window_layers", 28, 0, kMaxLayers) >= c.num_hidden_layers) return std::nullopt;
   }
-  if (keys.find("sliding_window") == nullptr && !keys.is_absent("sliding_window")) return std::nullopt;
+  const bool none = c.family == Family::mixtral || !keys.is_absent("sliding_window");
+  if (keys.find("sliding_window") == nullptr && none) return std::nullopt;
   return keys.integer("sliding_window", 4096, 1, kMaxPositions);
 }
 
 void parse_biases(const Keys& keys, ModelConfig& c) {
   const bool attention = keys.boolean("attention_bias", false);
   const bool mlp = keys.boolean("mlp_bias", false);
-  if (c.family == Family::llama || c.family == Family::qwen3) c.attention_bias_qkv = c.attention_bias_o = attention;
+  if (c.family == Family::llama || is_qwen3(c.family)) c.attention_bias_qkv = c.attention_bias_o = attention;
   if (c.family == Family::llama) c.mlp_bias = mlp;
   if (c.family == Family::qwen2) c.attention_bias_qkv = true;
-  c.qk_norm = c.family == Family::qwen3;
+  c.qk_norm = is_qwen3(c.family);
 }
 
 void parse_special_tokens(const Keys& keys, ModelConfig& c) {
@@ -182,6 +282,11 @@ std::string_view name_of(Family family) {
   throw Error("unknown model family");
 }
 
+bool ModelConfig::is_sparse(std::int64_t layer) const {
+  return experts && (layer + 1) % experts->sparse_step == 0 &&
+         !std::ranges::binary_search(experts->dense_layers, layer);
+}
+
 void ModelConfig::check_sequence_length(std::int64_t tokens) const {
   if (sliding_window && tokens > *sliding_window) {
     throw Error("sequences of " + std::to_string(tokens) + " tokens are longer than the model's sliding window of " +
@@ -204,6 +309,13 @@ std::vector<std::string> defaulted_sizes(const ModelConfig& config) {
   check("num_attention_heads", family->heads, config.num_attention_heads);
   check("num_key_value_heads", family->key_value_heads, config.num_key_value_heads);
   check("head_dim", family->head_dim, config.head_dim);
+  if (!config.experts) return missing;
+  const char* const other = config.family == Family::mixtral ? "num_experts" : "num_local_experts";
+  if (keys.find(other) == nullptr)
+    check(config.family == Family::mixtral ? "num_local_experts" : "num_experts", family->experts,
+          config.experts->count);
+  check("num_experts_per_tok", family->experts_per_token, config.experts->per_token);
+  check("moe_intermediate_size", family->expert_intermediate, config.experts->intermediate_size);
   return missing;
 }
 
@@ -213,7 +325,7 @@ bool same_model(const ModelConfig& a, const ModelConfig& b) {
                     c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rms_norm_eps, c.rope,
                     c.max_position_embeddings, c.tie_word_embeddings, c.attention_bias_qkv, c.attention_bias_o,
                     c.mlp_bias, c.qk_norm, c.initializer_range, c.sliding_window, c.bos_token_id, c.eos_token_ids,
-                    c.lora);
+                    c.experts, c.lora);
   };
   return fields(a) == fields(b);
 }
@@ -226,8 +338,8 @@ ModelConfig parse_config(const json::Value& value, const std::string& name) {
   ModelConfig c;
   c.family = d.family;
   parse_sizes(keys, d, c);
-  c.rms_norm_eps = keys.number("rms_norm_eps", 1e-6, 0, 1);
-  c.rope = parse_rope(keys);
+  c.rms_norm_eps = keys.number("rms_norm_eps", d.rms_norm_eps, 0, 1);
+  c.rope = parse_rope(keys, d);
   c.max_position_embeddings = keys.integer("max_position_embeddings", d.positions, 1, kMaxPositions);
   c.tie_word_embeddings = keys.boolean("tie_word_embeddings", false);
   parse_biases(keys, c);

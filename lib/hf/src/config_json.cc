@@ -35,15 +35,31 @@ json::Value rope_json(const ModelConfig& c) {
 }
 
 void set_family_keys(const ModelConfig& c, json::Object& out) {
-  if (c.family == Family::llama || c.family == Family::qwen3) out.set("attention_bias", c.attention_bias_qkv);
+  if (c.family == Family::llama || c.family == Family::qwen3 || c.family == Family::qwen3_moe)
+    out.set("attention_bias", c.attention_bias_qkv);
   if (c.family == Family::llama) {
     out.set("mlp_bias", c.mlp_bias);
     return;
   }
   out.set("sliding_window", c.sliding_window ? json::Value(*c.sliding_window) : json::Value());
-  if (c.family == Family::mistral) return;
+  if (c.family == Family::mistral || c.family == Family::mixtral) return;
   out.set("use_sliding_window", c.sliding_window.has_value());
   if (c.sliding_window && !out.contains("max_window_layers")) out.set("max_window_layers", 0);
+}
+
+// Under the family's own names; a key in another spelling is dropped. transformers 5 also writes num_local_experts for
+// Qwen3-MoE, but reads num_experts, which servers and transformers 4 need.
+void set_experts(const ModelConfig& c, json::Object& out) {
+  if (!c.experts) return;
+  const bool qwen = c.family == Family::qwen3_moe;
+  out.erase(qwen ? "num_local_experts" : "num_experts");
+  out.set(qwen ? "num_experts" : "num_local_experts", c.experts->count);
+  out.set("num_experts_per_tok", c.experts->per_token);
+  if (!qwen) return;
+  out.set("moe_intermediate_size", c.experts->intermediate_size);
+  out.set("norm_topk_prob", c.experts->normalize);
+  out.set("decoder_sparse_step", c.experts->sparse_step);
+  out.set("mlp_only_layers", json::Array(c.experts->dense_layers.begin(), c.experts->dense_layers.end()));
 }
 
 json::Value eos_json(const ModelConfig& c) {
@@ -64,6 +80,10 @@ const char* architecture(Family family) {
       return "Qwen2ForCausalLM";
     case Family::qwen3:
       return "Qwen3ForCausalLM";
+    case Family::mixtral:
+      return "MixtralForCausalLM";
+    case Family::qwen3_moe:
+      return "Qwen3MoeForCausalLM";
   }
   return "";
 }
@@ -95,6 +115,7 @@ json::Value to_json(const ModelConfig& c) {
   out.set("bos_token_id", c.bos_token_id ? json::Value(*c.bos_token_id) : json::Value());
   out.set("eos_token_id", eos_json(c));
   set_family_keys(c, out);
+  set_experts(c, out);
   if (out.contains("layer_types")) {
     out.set("layer_types", json::Array(static_cast<std::size_t>(c.num_hidden_layers), "full_attention"));
   }

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t kMaxRank = std::int64_t{1} << 16;
 constexpr double kMaxAlpha = 1e6;
 
-constexpr std::array kModules{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                              "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+constexpr std::array kAttention{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"};
+constexpr std::array kMlp{"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
 
 }  // namespace
 
@@ -21,10 +21,27 @@ double LoraConfig::scaling() const {
   return alpha / (rslora ? std::sqrt(r) : r);
 }
 
+ExpertNames expert_names(Family family) {
+  if (family == Family::mixtral) return {"block_sparse_moe", "w1", "w3", "w2"};
+  return {"mlp", "gate_proj", "up_proj", "down_proj"};
+}
+
 std::vector<std::string> linear_modules(const ModelConfig& config) {
+  const ExpertNames of = expert_names(config.family);
   std::vector<std::string> names;
-  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
-    for (const char* module : kModules) names.push_back("model.layers." + std::to_string(i) + "." + module);
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    for (const char* module : kAttention) names.push_back(layer + module);
+    if (!config.is_sparse(i)) {
+      for (const char* module : kMlp) names.push_back(layer + module);
+      continue;
+    }
+    const std::string experts = layer + of.block + ".experts.";
+    for (std::int64_t e = 0; e < config.experts->count; ++e)
+      for (const char* module : {of.gate, of.up}) names.push_back(experts + std::to_string(e) + "." + module);
+    for (std::int64_t e = 0; e < config.experts->count; ++e)
+      names.push_back(experts + std::to_string(e) + "." + of.down);
+  }
   return names;
 }
 
@@ -33,8 +50,10 @@ std::array<std::int64_t, 2> linear_extent(const ModelConfig& c, std::string_view
   if (name == "q_proj") return {c.query_size(), c.hidden_size};
   if (name == "k_proj" || name == "v_proj") return {c.key_value_size(), c.hidden_size};
   if (name == "o_proj") return {c.hidden_size, c.query_size()};
-  if (name == "down_proj") return {c.hidden_size, c.intermediate_size};
-  return {c.intermediate_size, c.hidden_size};
+  const bool expert = c.experts && module.find(".experts.") != std::string_view::npos;
+  const std::int64_t width = expert ? c.experts->intermediate_size : c.intermediate_size;
+  if (name == "down_proj" || name == "w2") return {c.hidden_size, width};
+  return {width, c.hidden_size};
 }
 
 void check_lora(const LoraConfig& lora, const ModelConfig& config, const std::string& name) {

@@ -146,6 +146,31 @@ TEST(TargetModules, AreThoseOfPeft) {
             "0.q 1.k");
 }
 
+// Two layers of Mixtral with two experts; the names of experts are shortened to "layer.expert.linear".
+std::string expert_targets_of(const std::string& settings) {
+  ModelConfig model = tiny();
+  model.family = Family::mixtral;
+  model.num_hidden_layers = 2;
+  model.experts = ExpertsConfig{.count = 2, .per_token = 1, .intermediate_size = 6};
+  const json::Value value = json::parse("{" + settings + "}", "s");
+  std::string out;
+  for (std::string name : target_modules(Keys(value.as_object(), "s"), model)) {
+    for (const std::string& part : {std::string("model.layers."), std::string("block_sparse_moe.experts.")})
+      if (const std::size_t at = name.find(part); at != std::string::npos) name.erase(at, part.size());
+    out += (out.empty() ? "" : " ") + name;
+  }
+  return out;
+}
+
+TEST(TargetModules, IncludeLinearsOfExperts) {
+  EXPECT_EQ(expert_targets_of(R"("target_modules": ["w1", "w3"], "layers_to_transform": 1)"),
+            "1.0.w1 1.0.w3 1.1.w1 1.1.w3");
+  EXPECT_EQ(expert_targets_of(R"("target_modules": ["experts.1.w2", "0.w3"])"), "0.0.w3 0.1.w2 1.0.w3 1.1.w2");
+  EXPECT_EQ(expert_targets_of(R"("target_modules": ".*layers.0.*w[12]")"), "0.0.w1 0.1.w1 0.0.w2 0.1.w2");
+  EXPECT_EQ(expert_targets_of(R"("target_modules": "all-linear", "exclude_modules": ["w1", "w2", "k_proj", "q_proj"])"),
+            "0.self_attn.v_proj 0.self_attn.o_proj 0.0.w3 0.1.w3 1.self_attn.v_proj 1.self_attn.o_proj 1.0.w3 1.1.w3");
+}
+
 TEST(TargetModules, AreRefusedByName) {
   EXPECT_EQ(targets_of(""), "s: \"target_modules\" is missing");
   EXPECT_EQ(targets_of(R"("target_modules": null)"), "s: \"target_modules\" is missing");

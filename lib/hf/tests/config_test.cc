@@ -96,11 +96,83 @@ TEST(ModelConfig, linear_rope_with_the_old_keys) {
   EXPECT_EQ(c.rope, (Rope{.type = RopeType::linear, .theta = 5000, .factor = 2}));
 }
 
-TEST(ModelConfig, refuses_experts_in_one_clear_line) {
-  EXPECT_EQ(test::error_of([] { load("mixtral/hf/config.json"); }),
-            "mixtral/hf/config.json: mixture-of-experts models (here mixtral) are not supported yet");
-  EXPECT_NE(refusal(R"({"model_type": "qwen3_moe"})").find("mixture-of-experts"), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type": "llama", "num_experts": 8})").find("mixture-of-experts"), std::string::npos);
+TEST(ModelConfig, reads_experts_of_mixtral) {
+  const ModelConfig c = load("mixtral/hf/config.json");
+  EXPECT_EQ(c.family, Family::mixtral);
+  EXPECT_EQ(c.experts, (ExpertsConfig{.count = 4, .per_token = 2, .intermediate_size = 96}));
+  EXPECT_EQ(c.intermediate_size, 96);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_FALSE(c.sliding_window || c.qk_norm || c.attention_bias_qkv);
+  EXPECT_TRUE(c.is_sparse(0) && c.is_sparse(1));
+  EXPECT_TRUE(same_model(c, load("mixtral/hf/config.v4.json")));
+  EXPECT_EQ(load("wide-moe/hf/config.json").experts->count, 6);
+}
+
+const std::string kSparse = R"({"model_type": "qwen3_moe", "num_hidden_layers": 6, )";
+
+TEST(ModelConfig, reads_experts_of_qwen3_moe) {
+  const ModelConfig c = parse(kSparse + R"("num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
+    "norm_topk_prob": true, "decoder_sparse_step": 2, "mlp_only_layers": [5, 1, 5], "head_dim": 16})");
+  EXPECT_EQ(c.experts, (ExpertsConfig{7, 3, 48, true, 2, {1, 5}}));
+  EXPECT_TRUE(c.qk_norm);
+  std::string sparse;
+  for (std::int64_t i = 0; i < 6; ++i) sparse += c.is_sparse(i) ? "s" : "d";
+  EXPECT_EQ(sparse, "dddsdd");
+  EXPECT_FALSE(parse(kSparse + R"("norm_topk_prob": false})").experts->normalize);
+  EXPECT_TRUE(parse(kSparse + R"("attention_bias": true})").attention_bias_o);
+}
+
+TEST(ModelConfig, both_names_of_the_number_of_experts_are_read) {
+  for (const char* type : {"mixtral", "qwen3_moe"})
+    for (const char* key : {"num_experts", "num_local_experts"}) {
+      const ModelConfig c =
+          parse(R"({"model_type": ")" + std::string(type) + R"(", ")" + key + R"(": 16, "num_experts_per_tok": 4})");
+      EXPECT_EQ(c.experts->count, 16);
+      const json::Object out = to_json(c).as_object();
+      const bool qwen = c.family == Family::qwen3_moe;
+      EXPECT_EQ(out.contains("num_experts"), qwen);
+      EXPECT_EQ(out.contains("num_local_experts"), !qwen);
+    }
+}
+
+TEST(ModelConfig, experts_have_the_defaults_of_transformers) {
+  const ModelConfig mixtral = parse(R"({"model_type": "mixtral"})");
+  EXPECT_EQ(mixtral.experts, (ExpertsConfig{.count = 8, .per_token = 2, .intermediate_size = 14336}));
+  EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
+  EXPECT_EQ(mixtral.rope.theta, 1e6);
+  EXPECT_EQ(mixtral.num_key_value_heads, 8);
+  EXPECT_FALSE(mixtral.sliding_window);
+  EXPECT_EQ(parse(R"({"model_type": "mixtral", "sliding_window": 64})").sliding_window, 64);
+  const ModelConfig qwen = parse(R"({"model_type": "qwen3_moe"})");
+  EXPECT_EQ(qwen.experts, (ExpertsConfig{.count = 128, .per_token = 8, .intermediate_size = 768, .normalize = false}));
+  EXPECT_EQ(qwen.head_dim, 64);
+  EXPECT_EQ(qwen.rope.theta, 10000);
+  EXPECT_FALSE(qwen.sliding_window);
+  // Unlike dense models of Qwen, all its layers have the window.
+  EXPECT_EQ(parse(kSparse + R"("use_sliding_window": true, "max_window_layers": 6})").sliding_window, 4096);
+  EXPECT_EQ(defaulted_sizes(parse(R"({"model_type": "qwen3_moe", "vocab_size": 8, "hidden_size": 64, "num_experts": 9,
+    "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1})")),
+            (std::vector<std::string>{"num_experts_per_tok 8", "moe_intermediate_size 768"}));
+}
+
+TEST(ModelConfig, linears_of_experts_are_in_the_order_of_computation) {
+  const ModelConfig mixtral = load("mixtral/hf/config.json");
+  const std::vector<std::string> of_mixtral = linear_modules(mixtral);
+  ASSERT_EQ(of_mixtral.size(), 2U * (4 + 3 * 4));
+  EXPECT_EQ(of_mixtral[4], "model.layers.0.block_sparse_moe.experts.0.w1");
+  EXPECT_EQ(of_mixtral[5], "model.layers.0.block_sparse_moe.experts.0.w3");
+  EXPECT_EQ(of_mixtral[12], "model.layers.0.block_sparse_moe.experts.0.w2");
+  EXPECT_EQ(linear_extent(mixtral, of_mixtral[5]), (std::array<std::int64_t, 2>{96, 64}));
+  EXPECT_EQ(linear_extent(mixtral, of_mixtral[12]), (std::array<std::int64_t, 2>{64, 96}));
+  const ModelConfig qwen = parse(kSparse + R"("num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 48,
+    "intermediate_size": 96, "hidden_size": 64, "num_attention_heads": 4, "decoder_sparse_step": 6})");
+  const std::vector<std::string> of_qwen = linear_modules(qwen);
+  ASSERT_EQ(of_qwen.size(), 5U * 7 + 4 + 6);
+  EXPECT_EQ(of_qwen[34], "model.layers.4.mlp.down_proj");
+  EXPECT_EQ(linear_extent(qwen, of_qwen[34]), (std::array<std::int64_t, 2>{64, 96}));
+  EXPECT_EQ(of_qwen.back(), "model.layers.5.mlp.experts.1.down_proj");
+  EXPECT_EQ(linear_extent(qwen, of_qwen.back()), (std::array<std::int64_t, 2>{64, 48}));
+  EXPECT_EQ(linear_extent(qwen, of_qwen[39]), (std::array<std::int64_t, 2>{48, 64}));
 }
 
 struct Refusal {
@@ -116,7 +188,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, ConfigRefuses,
     ::testing::Values(
         Refusal{"[1]", "not an object but array"}, Refusal{"{}", "\"model_type\" is missing"},
-        Refusal{R"({"model_type": "gpt2"})", "model_type \"gpt2\" is not supported (llama, mistral, qwen2, qwen3 are)"},
+        Refusal{R"({"model_type": "gpt2"})",
+                "model_type \"gpt2\" is not supported (llama, mistral, qwen2, qwen3, "
+                "mixtral, qwen3_moe are)"},
         Refusal{R"({"model_type": "llama", "hidden_act": "gelu"})", "activation \"gelu\" is not supported (silu is)"},
         Refusal{R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
                 "\"layer_types\": only full_attention is supported, found \"sliding_attention\""},
@@ -144,9 +218,45 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"model_type": "llama", "head_dim": 16777216})", "num_attention_heads x head_dim is above 16777216"},
         Refusal{R"({"model_type": "llama", "hidden_size": 16777216, "vocab_size": 16777216})",
                 "the model would have more than 2^50 parameters"},
+        Refusal{R"({"model_type": "qwen3_moe", "num_experts": 4096, "moe_intermediate_size": 16777216})",
+                "the model would have more than 2^50 parameters"},
+        Refusal{R"({"model_type": "mixtral", "num_local_experts": 4096, "hidden_size": 16777216})",
+                "the model would have more than 2^50 parameters"},
         Refusal{R"({"model_type": "llama", "rms_norm_eps": -1})", "\"rms_norm_eps\" is -1, must be from 0 to 1"},
         Refusal{R"({"model_type": "llama", "eos_token_id": [1, "x"]})",
                 "\"eos_token_id\" holds \"x\", not a token id"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, ConfigRefuses,
+    ::testing::Values(
+        Refusal{R"({"model_type": "qwen2_moe"})",
+                "model_type \"qwen2_moe\": shared experts are not supported (those of mixtral and qwen3_moe are)"},
+        Refusal{R"({"model_type": "deepseek_v3", "n_shared_experts": 1})",
+                "\"n_shared_experts\": shared experts are not supported (those of mixtral and qwen3_moe are)"},
+        Refusal{R"({"model_type": "qwen3_moe", "shared_expert_intermediate_size": 8})",
+                "\"shared_expert_intermediate_size\": shared experts are not supported (those of mixtral and "
+                "qwen3_moe are)"},
+        Refusal{R"({"model_type": "llama", "num_experts": 8})",
+                "\"num_experts\": model_type \"llama\" has no experts (mixtral and qwen3_moe have)"},
+        Refusal{R"({"model_type": "qwen3", "num_local_experts": 1})",
+                "\"num_local_experts\": model_type \"qwen3\" has no experts (mixtral and qwen3_moe have)"},
+        Refusal{R"({"model_type": "mixtral", "num_experts_per_tok": 9})",
+                "num_experts_per_tok 9 is above the number of experts, 8"},
+        Refusal{R"({"model_type": "mixtral", "num_local_experts": 0})",
+                "\"num_local_experts\" is 0, must be from 1 to 4096"},
+        Refusal{R"({"model_type": "mixtral", "num_experts": 4, "num_local_experts": 8})",
+                "num_experts 4 and num_local_experts 8 differ"},
+        Refusal{R"({"model_type": "mixtral", "router_jitter_noise": 0.01})",
+                "\"router_jitter_noise\": noise in the router's input is not supported"},
+        Refusal{R"({"model_type": "mixtral", "hidden_size": 64, "num_local_experts": 4096, "num_hidden_layers": 33})",
+                "the model would have more than 2^17 experts"},
+        Refusal{R"({"model_type": "qwen3_moe", "mlp_only_layers": [24]})",
+                "\"mlp_only_layers\" holds 24, not a layer from 0 to 23"},
+        Refusal{R"({"model_type": "qwen3_moe", "mlp_only_layers": ["x"]})",
+                "\"mlp_only_layers\" holds \"x\", not a layer from 0 to 23"},
+        Refusal{R"({"model_type": "qwen3_moe", "mlp_only_layers": 3})", "\"mlp_only_layers\" is not an array"},
+        Refusal{R"({"model_type": "qwen3_moe", "decoder_sparse_step": 0})",
+                "\"decoder_sparse_step\" is 0, must be from 1 to 10000"}));
 
 TEST(ModelConfig, wrong_types_are_named) {
   EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": "big"})").find("\"hidden_size\""), std::string::npos);
@@ -156,8 +266,9 @@ TEST(ModelConfig, wrong_types_are_named) {
 }
 
 TEST(ModelConfig, json_reads_back_to_the_same_model) {
-  for (const char* name : {"llama3/hf/config.json", "llama3/hf/config.v4.json", "llama-tied/hf/config.json",
-                           "qwen2/hf/config.json", "qwen3/hf/config.json"}) {
+  for (const char* name :
+       {"llama3/hf/config.json", "llama3/hf/config.v4.json", "llama-tied/hf/config.json", "qwen2/hf/config.json",
+        "qwen3/hf/config.json", "mixtral/hf/config.json", "mixtral/hf/config.v4.json"}) {
     const ModelConfig c = load(name);
     const json::Value out = to_json(c);
     const ModelConfig back = parse_config(out, name);
@@ -167,7 +278,9 @@ TEST(ModelConfig, json_reads_back_to_the_same_model) {
   for (const char* text : {R"({"model_type": "mistral"})",
                            R"({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3})",
                            R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2}})",
-                           R"({"model_type": "qwen3", "attention_bias": true, "eos_token_id": [3, 4]})"}) {
+                           R"({"model_type": "qwen3", "attention_bias": true, "eos_token_id": [3, 4]})",
+                           R"({"model_type": "qwen3_moe", "use_sliding_window": true, "mlp_only_layers": [3, 1]})",
+                           R"({"model_type": "qwen3_moe", "norm_topk_prob": true, "decoder_sparse_step": 3})"}) {
     const ModelConfig c = parse(text);
     EXPECT_TRUE(same_model(c, parse_config(to_json(c), "back"))) << text;
   }

@@ -22,8 +22,11 @@ const std::string kHalves("\x00\x3c\x00\xc0\x01\x00\xff\x7b", 8);  // 1, -2, 2^-
 std::string index_of(const std::string& map) { return R"({"metadata":{"total_size":10},"weight_map":{)" + map + "}}"; }
 
 TEST(Folder, opens_the_golden_models) {
-  for (const auto& [name, tensors, width] :
-       {std::tuple{"llama3", 21U, 2U}, {"llama-tied", 20U, 4U}, {"qwen2", 26U, 2U}, {"qwen3", 25U, 2U}}) {
+  for (const auto& [name, tensors, width] : {std::tuple{"llama3", 21U, 2U},
+                                             {"llama-tied", 20U, 4U},
+                                             {"qwen2", 26U, 2U},
+                                             {"qwen3", 25U, 2U},
+                                             {"mixtral", 41U, 2U}}) {
     const Folder folder(std::string("tests/golden/models/") + name + "/hf");
     EXPECT_EQ(folder.tensors().size(), tensors) << name;
     EXPECT_EQ(folder.find("model.norm.weight")->info->element_size, width) << name;

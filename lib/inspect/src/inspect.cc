@@ -19,6 +19,7 @@
 #include "fp8/train/observe.h"
 #include "inspect_model.h"
 #include "recommend.h"
+#include "routes.h"
 #include "sensitivity.h"
 
 namespace fp8::inspect {
@@ -58,6 +59,16 @@ void check_recommendation(const settings::InspectConfig& config, const ckpt::Che
   check_output(config.output, config.force, {config.data, checkpoint.path()});
 }
 
+// Throws Error for what needs experts, or a model without them.
+void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint) {
+  const bool any = hf::parse_config(checkpoint.config(), checkpoint.path()).experts.has_value();
+  if (any && config.bisection)
+    throw Error(
+        config.model + ": has experts, whose rows are of other tokens where A and B route differently, so that " +
+        cli::flag_name("bisect") + " cannot compare them; " + cli::flag_name("routes") + " compares the routes");
+  if (!any && !config.routes.empty()) throw Error(cli::flag_name("routes") + ": " + config.model + " has no experts");
+}
+
 // The amaxes of all ranks, through the communicator of the device.
 class RankAmaxes final : public linear::AmaxReducer {
  public:
@@ -70,15 +81,17 @@ class RankAmaxes final : public linear::AmaxReducer {
   comm::Communicator& device_comm_;
 };
 
-// The statistics of one pass in the recipe. Collective.
-void measure_operands(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device) {
+// The statistics of one pass in the recipe, and its routes against those of the reference unless that is null.
+// Collective.
+void measure_operands(const RecipeSetup& setup, const Inspection& all, const train::DeviceSetup& device,
+                      const ChosenExperts* reference) {
   const settings::InspectConfig& config = setup.config;
   const std::vector<model::Parameter>& table = setup.eval.model_spec.table;
   const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
   if (codes && device.type() != device::DeviceType::host)
     throw comm::AgreedError(
         config.model + ": holds FP8 codes, which are inspected on a CPU only: " + cli::flag_name("device") + " cpu");
-  statistics::Collector collector(all.host_comm, {train::observed_linears(table, config.layers), config.blocks});
+  statistics::Collector collector(all.host_comm, train::collector_options(table, config.layers, config.blocks));
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.observer = &collector;
   Activity activity(all.journal, static_cast<int>(spec.config.num_hidden_layers));
@@ -89,19 +102,25 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   InspectedModel inspected(setup, all, device, spec, &collector);
   const gemm::Counts gemms = inspected.compute(setup, all);
   const statistics::Results results = collector.end();
-  const train::LossSum sum{inspected.loss() * static_cast<double>(inspected.targets), inspected.targets, gemms};
+  const train::LossSum sum{inspected.loss() * static_cast<double>(inspected.totals.targets), inspected.totals.targets,
+                           gemms};
   all.journal.emit(inspect_record(config, *setup.sampler, sum, device.type()));
   if (!std::isfinite(sum.loss)) all.journal.note(config.precision.recipe_text() + ": the loss is not finite");
   for (const json::Value& record : records_of(results, config.precision.recipe_text(), train::linear_names(table)))
     all.journal.emit(record);
+  if (reference != nullptr)
+    emit_routes(*reference, chosen_experts(inspected), config, config.precision.recipe_text(), all);
 }
 
-// Everything about one recipe. Collective. Returns whether something is left for FP8.
-bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all) {
+// Everything about one recipe; the first that compares routes computes those of the reference. Collective. Returns
+// whether something is left for FP8.
+bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all,
+                    std::optional<ChosenExperts>& reference) {
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
   const train::DeviceSetup device(config.device, setup.config.precision, comm::Mesh(all.host_comm));
-  measure_operands(setup, all, device);
+  if (!config.routes.empty() && !reference) reference = chosen_for_reference(config, all);
+  measure_operands(setup, all, device, reference ? &*reference : nullptr);
   if (!config.sensitivity && !config.recommend) return true;
   const LossChanges measured = measure_sensitivity(setup, all, device);
   return !config.recommend || recommend(setup, all, device, measured);
@@ -120,6 +139,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   comm::agree(host_comm, [&] {
     if (config.recommend && comm::is_writer(host_comm)) check_recommendation(config, checkpoint);
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
+    check_experts(config, checkpoint);
     recipes = settings::fitting_recipes(config, checkpoint, notes);
     if (config.bisection) {
       notes = notes_of_sides(config, checkpoint, *tokens);
@@ -138,10 +158,11 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
     if (!note.empty()) journal.note(note);
   const Inspection all{host_comm, journal, checkpoint, *tokens};
   bool left = !config.bisection || bisect(config, all);
+  std::optional<ChosenExperts> reference;
   for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {
     settings::InspectConfig one = config;
     one.precision = settings::precision_under(config, recipe);
-    left = inspect_recipe(one, all);
+    left = inspect_recipe(one, all, reference);
   }
   journal.rethrow();
   return left ? Exit::done : Exit::no;

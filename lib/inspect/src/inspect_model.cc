@@ -13,10 +13,11 @@ namespace {
 // Throws Error if the precision of linears is to change which can have only one.
 void check_gemms_change(const settings::InspectConfig& config, const std::vector<model::Parameter>& table) {
   const auto codes = std::ranges::find_if(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
-  if ((!config.sensitivity && !config.recommend) || codes == table.end()) return;
+  const bool plain = config.routes == settings::kPlainRecipe || config.routes == settings::kExactRecipe;
+  const char* const flag = config.recommend ? "recommend" : config.sensitivity ? "sensitivity" : "routes";
+  if ((!config.sensitivity && !config.recommend && !plain) || codes == table.end()) return;
   throw Error(config.model + ": " + codes->name + ": stored as FP8 codes, which are not computed in bf16; " +
-              cli::flag_name(config.recommend ? "recommend" : "sensitivity") + " needs the weights: fp8-quantize " +
-              config.model + " --dequantize -o model.h5");
+              cli::flag_name(flag) + " needs the weights: fp8-quantize " + config.model + " --dequantize -o model.h5");
 }
 
 // Throws Error if the file has fewer sequences than the batches, each with `wanted`.
@@ -77,23 +78,26 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
     if (collector != nullptr) collector->pause();
     scalars = device::Buffer(sizeof(train::StepScalars), device.type(), "scalars of a step");
     batches.emplace(1, config.batch_size, setup.eval.length, setup.sampler->separate());
-    targets = batches->read(*setup.sampler, config.step - 1, device.mesh().data_index(), device.mesh().data_parts());
+    totals.targets =
+        batches->read(*setup.sampler, config.step - 1, device.mesh().data_index(), device.mesh().data_parts());
+    totals.tokens = batches->tokens();
   });
   if (const auto damage = train::load_model(*model, host_comm, all.checkpoint, config.precision))
     throw comm::AgreedError(*damage);
-  host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
-  if (targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
+  for (std::int64_t* sum : {&totals.targets, &totals.tokens})
+    host_comm.all_reduce(std::span<std::int64_t>(sum, 1), comm::Reduce::sum);
+  if (totals.targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
   env.emplace(train::StepEnvironment{*model, host_comm, scalars, {}, collector});
-  if (model->store.needs_calibration()) train::calibrate(*env, *batches, targets);
+  if (model->store.needs_calibration()) train::calibrate(*env, *batches, totals);
 }
 
 gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection& all) {
-  const train::Computed computed = train::compute_observed(*env, *batches, targets);
+  const train::Computed computed = train::compute_observed(*env, *batches, totals);
   const shard::ModelSpec& spec = setup.eval.model_spec;
   if (const quant::Recipe* recipe = setup.eval.precision.recipe_or_null()) {
     const gemm::Count planned = model::planned_fp8(
         spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length, model->decoder.options(), true);
-    train::check_planned(all.host_comm, computed.gemms, planned.gemms, "the batch");
+    train::check_planned(all.host_comm, computed.gemms, planned.gemms + train::planned_experts(*model), "the batch");
   }
   return train::sum_over_ranks(all.host_comm, computed.gemms);
 }
@@ -122,6 +126,7 @@ double InspectedModel::sequence_loss(std::int64_t number, const Forward& forward
   batch.tokens = batch.tokens.rows(number, number + 1);
   batch.targets = batch.targets.rows(number, number + 1);
   batch.sequences = 1;
+  if (!batch.lengths.empty()) batch.lengths = batch.lengths.rows(number, number + 1);
   ops::Documents& documents = batch.documents;  // the counts stay, which are maxima
   if (!documents.start.empty()) documents.start = documents.start.rows(number, number + 1);
   documents.pairs = 0;
@@ -142,7 +147,7 @@ std::vector<std::int64_t> InspectedModel::sequence_targets() {
 double InspectedModel::loss() const {
   double sum = train::read_scalars(*env).loss;
   env->host_comm.all_reduce(std::span<double>(&sum, 1), comm::Reduce::sum);
-  return sum / static_cast<double>(targets);
+  return sum / static_cast<double>(totals.targets);
 }
 
 }  // namespace fp8::inspect

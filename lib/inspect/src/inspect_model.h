@@ -67,7 +67,7 @@ struct InspectedModel {
   device::Buffer scalars;
   std::optional<shard::ShardedModel> model;
   std::optional<train::MicroBatches> batches;
-  std::int64_t targets = 0;  // number of targets of all ranks in the first batch
+  train::StepTotals totals;  // targets and tokens of all ranks in the first batch
   std::optional<train::StepEnvironment> env;
 };
 

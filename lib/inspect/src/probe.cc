@@ -136,7 +136,7 @@ void Probe::select(const std::vector<int>& linears, const quant::GemmSet& gemm) 
 
 void Probe::compute(const std::vector<int>& linears, const quant::GemmSet& gemm) {
   select(linears, gemm);
-  train::compute(*inspected_.env, *inspected_.batches, inspected_.targets, false);
+  train::compute(*inspected_.env, *inspected_.batches, inspected_.totals, false);
 }
 
 std::vector<float> Probe::values_of(const shard::ParameterShard& o) const {

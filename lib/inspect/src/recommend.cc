@@ -9,6 +9,7 @@
 #include "activity.h"
 #include "fp8/base/file.h"
 #include "fp8/json/json.h"
+#include "fp8/statistics/records.h"
 
 namespace fp8::inspect {
 namespace {
@@ -43,6 +44,23 @@ Chosen choose(const std::vector<Sensitivity>& groups, double limit) {
   return chosen;
 }
 
+// Globs of the linears that are `wanted`, which match no other: their names, or one glob for a weight of all experts of
+// a layer.
+template <class Wanted>
+std::vector<std::string> globs_of(const std::vector<model::Parameter>& table, const Wanted& wanted) {
+  std::set<std::string> partly, known;  // globs of experts' weights of which one is not wanted
+  for (const model::Parameter& p : table)
+    if (p.expert >= 0 && p.matmul() && !wanted(p)) partly.insert(statistics::glob_of_experts(p.name));
+  std::vector<std::string> globs;
+  for (const model::Parameter& p : table) {
+    if (!wanted(p)) continue;
+    const std::string glob = p.expert >= 0 ? statistics::glob_of_experts(p.name) : p.name;
+    const bool all = p.expert >= 0 && !partly.contains(glob);
+    if (!all || known.insert(glob).second) globs.push_back(all ? glob : p.name);
+  }
+  return globs;
+}
+
 // The precision with only some linears in FP8, whatever precisions the checkpoint records: those that are kept, and,
 // with another recipe for them, the others.
 settings::PrecisionConfig precision_with(const Chosen& chosen, const RecipeSetup& setup) {
@@ -59,11 +77,13 @@ settings::PrecisionConfig precision_with(const Chosen& chosen, const RecipeSetup
   model::PrecisionRules anew = selection;
   anew.recipe = precision.recipe_or_null();
   model::assign_precisions(table, anew);
-  for (const model::Parameter& p : table)
-    if (p.fp8 && !stays(p)) selection.filters.push_back(p.name);
-  if (!other.empty())
-    for (const int number : chosen.others)
-      precision.linear_recipes.push_back({table[static_cast<std::size_t>(number)].name, other});
+  const auto leaves = [&](const model::Parameter& p) { return p.fp8 && !stays(p); };
+  for (std::string& glob : globs_of(table, leaves)) selection.filters.push_back(std::move(glob));
+  if (other.empty()) return precision;
+  const auto replaced = [&](const model::Parameter& p) {
+    return chosen.others.contains(static_cast<int>(&p - table.data()));
+  };
+  for (const std::string& glob : globs_of(table, replaced)) precision.linear_recipes.push_back({glob, other});
   return precision;
 }
 

@@ -11,6 +11,7 @@
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "fp8/statistics/records.h"
 #include "fp8/train/observe.h"
 #include "probe.h"
 
@@ -40,7 +41,7 @@ class Measurement {
         probe_(setup, all, device, activity_),
         linears_(linears_of(setup, probe_.table())) {
     if (config_.sensitivity)
-      for (const int linear : with(kForward)) parts_.push_back({{linear}, {}});
+      for (const std::vector<int>& linears : parts_with(kForward)) parts_.push_back({linears, {}});
     if (config_.recommend) add_groups();
   }
 
@@ -79,10 +80,26 @@ class Measurement {
                  [&](int linear) { return probe_.runs(linear, gemm); });
     return found;
   }
+  // The linears of a GEMM that are measured together: those of all experts of a layer that have one role, each other
+  // linear alone.
+  std::vector<std::vector<int>> parts_with(const quant::GemmSet& gemm) const {
+    std::vector<std::vector<int>> parts;
+    std::map<std::string, std::size_t> of_experts;
+    for (const int linear : with(gemm)) {
+      const auto [at, anew] = of_experts.try_emplace(glob_of(linear), parts.size());
+      if (anew) parts.emplace_back();
+      parts[at->second].push_back(linear);
+    }
+    return parts;
+  }
+  std::string glob_of(int linear) const {
+    const model::Parameter& p = parameter(linear);
+    return p.expert >= 0 ? statistics::glob_of_experts(p.name) : p.name;
+  }
   const model::Parameter& parameter(int linear) const { return probe_.table()[static_cast<std::size_t>(linear)]; }
   std::string name_of(const Part& part) const {
-    return parameter(part.linears.front()).name +
-           (part.linears.size() > 1 ? " and " + std::to_string(part.linears.size() - 1) + " more" : "");
+    const std::size_t more = part.linears.size() - 1;
+    return parameter(part.linears.front()).name + (more > 0 ? " and " + std::to_string(more) + " more" : "");
   }
 
   // Groups of which a linear is inspected, as parts; a linear that is a group is a part already with sensitivities.
@@ -130,7 +147,8 @@ class Measurement {
     double batch = 0;
     for (const Part& part : parts_) batch += forward * probe_.rest_of_forward(part.linears.front());
     double total = batch * static_cast<double>(config_.batches) + forward * static_cast<double>(config_.batches - 1);
-    if (config_.sensitivity) total += step * static_cast<double>(with(kDgrad).size() + (with(kWgrad).empty() ? 0 : 1));
+    if (config_.sensitivity)
+      total += step * static_cast<double>(parts_with(kDgrad).size() + (with(kWgrad).empty() ? 0 : 1));
     activity_.expect(total);
     all_.journal.note("sensitivity of " + (config_.sensitivity ? count_of(linears_.size(), "linear") : "") +
                       (config_.sensitivity && config_.recommend ? " and of " : "") +
@@ -138,11 +156,14 @@ class Measurement {
                       config_.precision.recipe_text() + ": about " + human_seconds(total));
   }
 
-  json::Value record_of(int linear, const char* gemm) const {
-    return json::object({{"type", "sensitivity"},
-                         {"linear", parameter(linear).name},
-                         {"gemm", gemm},
-                         {"recipe", config_.precision.recipe_text()}});
+  json::Value record_of(const std::vector<int>& linears, const char* gemm) const {
+    const int first = linears.front();
+    json::Value record = json::object({{"type", "sensitivity"},
+                                       {"linear", linears.size() > 1 ? glob_of(first) : parameter(first).name},
+                                       {"gemm", gemm},
+                                       {"recipe", config_.precision.recipe_text()}});
+    if (parameter(first).expert >= 0) record.as_object().set("experts", linears.size());
+    return record;
   }
   // Adds the change of the loss, one of `tested`.
   static void set_change(json::Value& record, double loss, const LossChange& c, std::size_t tested) {
@@ -157,10 +178,10 @@ class Measurement {
   }
 
   void emit_losses(double loss, const std::vector<LossChange>& changes) const {
-    const std::vector<int> linears = with(kForward);  // the first parts
-    for (std::size_t i = 0; i < linears.size(); ++i) {
-      json::Value record = record_of(linears[i], "forward");
-      set_change(record, loss, changes[i], linears.size());
+    const std::size_t count = parts_with(kForward).size();  // the first parts
+    for (std::size_t i = 0; i < count; ++i) {
+      json::Value record = record_of(parts_[i].linears, "forward");
+      set_change(record, loss, changes[i], count);
       all_.journal.emit(record);
     }
   }
@@ -178,8 +199,8 @@ class Measurement {
       measured.groups.push_back({part.linears, changes[number]});
     }
   }
-  void emit_gradient(int linear, const char* gemm, const Products& sum) const {
-    json::Value record = record_of(linear, gemm);
+  void emit_gradient(const std::vector<int>& linears, const char* gemm, const Products& sum) const {
+    json::Value record = record_of(linears, gemm);
     record.as_object().set("cosine", sum.cosine());
     record.as_object().set("relative_l2", sum.relative_l2());
     all_.journal.emit(record);
@@ -187,12 +208,12 @@ class Measurement {
   // Gradients are those of the first batch.
   void measure_dgrads() {
     probe_.read_batch(0);
-    for (const int linear : with(kDgrad)) {
-      activity_.begin(parameter(linear).name + " dgrad");
-      const std::vector<Products> products = probe_.gradient_with({linear}, kDgrad);
+    for (const std::vector<int>& linears : parts_with(kDgrad)) {
+      activity_.begin(glob_of(linears.front()) + " dgrad");
+      const std::vector<Products> products = probe_.gradient_with(linears, kDgrad);
       Products sum;
       for (const Products& p : products) sum += p;
-      emit_gradient(linear, "dgrad", sum);
+      emit_gradient(linears, "dgrad", sum);
     }
   }
   void measure_wgrads() {
@@ -200,13 +221,14 @@ class Measurement {
     if (linears.empty()) return;
     activity_.begin("wgrad of all linears");
     const std::vector<Products> products = probe_.gradient_with(linears, kWgrad);
-    for (const int linear : linears) {
+    for (const std::vector<int>& part : parts_with(kWgrad)) {
       Products sum;
       for (std::size_t i = 0; i < products.size(); ++i) {
         const double exact = products[i].exact;  // the gradients of other weights are those of bf16
-        sum += static_cast<int>(i) == linear ? products[i] : Products{exact, exact, exact, 0};
+        const bool own = std::ranges::binary_search(part, static_cast<int>(i));
+        sum += own ? products[i] : Products{exact, exact, exact, 0};
       }
-      emit_gradient(linear, "wgrad", sum);
+      emit_gradient(part, "wgrad", sum);
     }
   }
 

@@ -51,6 +51,9 @@ quant::KnownScale known_for(const std::vector<quant::KnownScale>& known, const s
   return known.at(static_cast<std::size_t>(index_of(parts, begin)));
 }
 
+// Whether a cast does not need the amax of its tensor.
+bool has_scale(const quant::KnownScale& known) { return !known.scale.empty() && !known.own_amax; }
+
 // The amax among those of dy of the part that begins at row `begin`; empty if none is known.
 View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
   if (amaxes.empty()) return {};
@@ -76,7 +79,7 @@ quant::CastOptions activation_options(const Context& ctx, const LinearPrecision&
                                       const Cast& cast, const quant::KnownScale& known, const View& of_x) {
   quant::CastOptions options = cast_options(precision, known);
   options.amax = of_x;
-  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || !known.scale.empty())
+  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || has_scale(known))
     return options;
   const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
   options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
@@ -343,8 +346,8 @@ NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<P
     use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
     use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
   }
-  if (!known.x.scale.empty()) use.x = false;
-  if (!known.dy.empty() && !known.dy.front().scale.empty()) use.dy = false;
+  if (has_scale(known.x)) use.x = false;
+  if (!known.dy.empty() && std::ranges::all_of(known.dy, has_scale)) use.dy = false;
   return use;
 }
 

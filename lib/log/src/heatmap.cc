@@ -156,14 +156,19 @@ void fill(const TensorRun& run, std::size_t metric, std::size_t cells, plot::Hea
   map.label = scale.label;
 }
 
-plot::Heatmap map_of_steps(const TensorRun& run, std::size_t metric, std::size_t columns) {
-  plot::Heatmap map;
-  const std::map<std::string, std::size_t> row_of = rows_of(run, map.rows);
+// Sets the steps of a map to those of a run, in `columns` columns at most. Returns the number of steps in a column.
+std::size_t set_steps(const TensorRun& run, std::size_t columns, plot::Heatmap& map) {
   const std::size_t each =
       std::max<std::size_t>(1, (run.steps.size() + columns - 1) / std::max<std::size_t>(1, columns));
   for (std::size_t s = 0; s < run.steps.size(); s += each) map.steps.push_back(run.steps[s]);
-  const std::size_t width = map.steps.size();
   map.steps.push_back(run.steps.back());
+  return each;
+}
+
+plot::Heatmap map_of_steps(const TensorRun& run, std::size_t metric, std::size_t columns) {
+  plot::Heatmap map;
+  const std::map<std::string, std::size_t> row_of = rows_of(run, map.rows);
+  const std::size_t each = set_steps(run, columns, map), width = column_count(map);
   fill(run, metric, map.rows.size() * width, map, [&](const TensorSeries& series, std::size_t i) {
     return row_of.at(series.linear) * width + series.at[i] / each;
   });
@@ -217,6 +222,46 @@ plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t colu
   check_one_recipe(run);
   plot::Heatmap map = run.inspection ? map_of_layers(run, metric) : map_of_steps(run, metric, columns);
   if (!of_products(kTensorMetrics.at(metric))) map.title += "; the worst GEMM of each linear";
+  return map;
+}
+
+plot::Heatmap expert_heatmap(const TensorRun& run, std::size_t columns) {
+  constexpr std::size_t kMostCells = 120000, kLeastColumns = 10;  // a file of SVG has 100 bytes a cell
+  plot::Heatmap map;
+  std::vector<const LayerLoads*> layers;
+  for (const LayerLoads& l : run.experts)
+    if (!l.at.empty()) layers.push_back(&l);
+  if (layers.empty()) throw Error(run.path + ": no record of experts, which models without them have not");
+  std::ranges::sort(layers, {}, &LayerLoads::layer);
+  for (const LayerLoads* l : layers)
+    for (std::size_t e = 0; e < l->loads.front().size(); ++e)
+      map.rows.push_back(std::to_string(l->layer) + " expert " + std::to_string(e));
+  const std::size_t each =
+      set_steps(run, std::min(columns, std::max(kLeastColumns, kMostCells / map.rows.size())), map);
+  const std::size_t width = column_count(map);
+  std::vector<double> sums(map.rows.size() * width, 0), counts(sums);
+  map.high = 2;
+  std::size_t row = 0;
+  for (const LayerLoads* l : layers) {
+    for (std::size_t i = 0; i < l->at.size(); ++i) {
+      for (std::size_t e = 0; e < l->loads[i].size(); ++e) {
+        const std::size_t cell = (row + e) * width + l->at[i] / each;
+        sums[cell] += l->loads[i][e];
+        ++counts[cell];
+      }
+    }
+    row += l->loads.front().size();
+  }
+  plot::HeatPanel panel{"rows over the mean of the layer", std::vector<double>(sums.size(), NAN)};
+  for (std::size_t cell = 0; cell < sums.size(); ++cell) {
+    if (counts[cell] == 0) continue;
+    panel.values[cell] = sums[cell] / counts[cell];
+    map.high = std::max(map.high, panel.values[cell]);
+  }
+  map.panels.push_back(std::move(panel));
+  map.label = "load of the expert";
+  map.title =
+      "load of experts, layers x steps" + std::string(each > 1 ? "; mean of " + std::to_string(each) + " steps" : "");
   return map;
 }
 

@@ -26,7 +26,7 @@ std::string axis_label(const std::string& metric) {
     std::string_view metric;
     std::string_view text;
   };
-  constexpr std::array<Label, 10> kLabels = {{{"loss", "loss (nats per token)"},
+  constexpr std::array<Label, 14> kLabels = {{{"loss", "loss (nats per token)"},
                                               {"eval_loss", "evaluation loss (nats per token)"},
                                               {"grad_norm", "gradient norm before clipping"},
                                               {"lr", "learning rate"},
@@ -35,7 +35,11 @@ std::string axis_label(const std::string& metric) {
                                               {"data_wait_s", "seconds waiting for data, per step"},
                                               {"memory_peak_bytes", "peak memory"},
                                               {"fp8_flop_share", "share of the linears' FLOPs in FP8"},
-                                              {"fp8_flop_share_total", "share of all matmul FLOPs in FP8"}}};
+                                              {"fp8_flop_share_total", "share of all matmul FLOPs in FP8"},
+                                              {"aux_loss", "loss that balances experts, sum over layers"},
+                                              {"z_loss", "mean square of the routers' log-sum, sum over layers"},
+                                              {"expert_load_max", "largest over mean load of an expert"},
+                                              {"expert_idle", "experts without rows, of all layers"}}};
   const auto* at = std::find_if(kLabels.begin(), kLabels.end(), [&](const Label& l) { return l.metric == metric; });
   return at == kLabels.end() ? metric : std::string(at->text);
 }

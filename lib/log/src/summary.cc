@@ -95,9 +95,19 @@ std::string delayed_of(const Run& run, const std::string& recipe) {
 }  // namespace
 
 std::vector<std::string> summary_metrics() {
-  return {
-      "loss",    "step_s", "data_wait_s", "tokens_per_s", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
-      "skipped", "masked"};
+  return {"loss",
+          "step_s",
+          "data_wait_s",
+          "tokens_per_s",
+          "memory_peak_bytes",
+          "fp8_flop_share",
+          "fp8_flop_share_total",
+          "aux_loss",
+          "z_loss",
+          "expert_load_max",
+          "expert_idle",
+          "skipped",
+          "masked"};
 }
 
 std::size_t last_part(std::size_t n) {
@@ -126,6 +136,13 @@ Summary summarize(const Run& run) {
   s.memory_peak_bytes = greatest(run.find("memory_peak_bytes"));
   s.fp8_flop_share = mean(run.find("fp8_flop_share"));
   s.fp8_flop_share_total = mean(run.find("fp8_flop_share_total"));
+  for (const auto& [member, name] : {std::pair(&Summary::aux_loss, "aux_loss"),
+                                     {&Summary::z_loss, "z_loss"},
+                                     {&Summary::expert_load_max, "expert_load_max"},
+                                     {&Summary::expert_idle, "expert_idle"}}) {
+    const Values values = run.find(name);
+    s.*member = mean(values.last(std::min(part, values.size())));
+  }
   for (const Phase& phase : run.phases) s.phases.emplace_back(run.steps[phase.first], phase);
   if (!run.phases.empty()) {
     s.precision = run.phases.back().precision;
@@ -185,6 +202,10 @@ json::Value record(const Summary& s) {
                        {"memory_peak_bytes", or_null(s.memory_peak_bytes)},
                        {"fp8_flop_share", or_null(s.fp8_flop_share)},
                        {"fp8_flop_share_total", or_null(s.fp8_flop_share_total)},
+                       {"aux_loss", or_null(s.aux_loss)},
+                       {"z_loss", or_null(s.z_loss)},
+                       {"expert_load_max", or_null(s.expert_load_max)},
+                       {"expert_idle", or_null(s.expert_idle)},
                        {"precision", text_or_null(s.precision)},
                        {"recipe", text_or_null(s.recipe)},
                        {"emulated", or_null(s.emulated)},

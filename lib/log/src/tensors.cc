@@ -64,6 +64,20 @@ ExponentCounts exponents_of(const json::Object& record) {
 
 bool is_statistic(std::string_view type) { return type == "operand" || type == "gemm"; }
 
+// The loads in a record of experts.
+std::vector<double> loads_of(const json::Object& record) {
+  std::vector<double> loads;
+  double sum = 0;
+  for (const json::Value& rows : record.get_array("rows", "record")) {
+    if (!rows.is_int() || rows.as_int() < 0) throw Error("record: \"rows\": not whole numbers from 0");
+    loads.push_back(rows.as_double());
+    sum += loads.back();
+  }
+  if (!(sum > 0)) throw Error("record: \"rows\": no expert has any");
+  for (double& load : loads) load *= static_cast<double>(loads.size()) / sum;
+  return loads;
+}
+
 // Whether fp8-inspect writes records of this type among those of operands and GEMMs.
 bool is_beside(std::string_view type) { return type == "sensitivity" || type == "group" || type == "recommendation"; }
 
@@ -75,23 +89,16 @@ class Reader {
     const json::Object& o = value.as_object();
     const std::string& type = o.get_string("type", "record");
     if (type == "inspect") return begin_inspection(o);
-    if (run_.inspection && is_beside(type)) return;
-    if (!is_statistic(type)) throw Error("no record of an operand or a GEMM");
+    if (type == "routes" || (run_.inspection && is_beside(type))) return;  // routes of bf16 come first
+    if (type == "experts") return add_experts(o);
+    if (!is_statistic(type)) throw Error("no record of an operand, a GEMM or experts");
     const bool inspected = run_.inspection && o.find("step") == nullptr;
     const std::int64_t step = inspected ? inspected_step_ : o.get_int("step", "record");
-    if (step < 1) throw Error("step " + std::to_string(step) + ": steps count from 1");
     const Key key{o.get_string("linear", "record"), o.get_string("gemm", "record"),
                   type == "operand" ? o.get_string("operand", "record") : "",
                   inspected ? o.get_string("recipe", "record") : ""};
     const auto known = numbers_.find(key);
-    const bool again = !run_.steps.empty() && known != numbers_.end() && step == run_.steps.back() &&
-                       !run_.series[known->second].at.empty() &&
-                       run_.series[known->second].at.back() + 1 == run_.steps.size();
-    const bool new_step = run_.steps.empty() || step != run_.steps.back() || again;
-    if (cut_ && !new_step) throw Error(*cut_);
-    cut_.reset();
-    if (!run_.steps.empty() && (step < run_.steps.back() || again)) rewind(step);
-    if (run_.steps.empty() || step > run_.steps.back()) run_.steps.push_back(step);
+    begin_record(step, known != numbers_.end() ? &run_.series[known->second].at : nullptr);
     TensorSeries& series = known != numbers_.end() ? run_.series[known->second] : add_series(key);
     series.recipe = o.get_string("recipe", "record");
     series.format = o.get_string_or("format", "", "record");
@@ -117,6 +124,32 @@ class Reader {
     inspected_step_ = o.get_int("step", "record");
   }
 
+  void add_experts(const json::Object& o) {
+    const std::int64_t layer = o.get_int("layer", "record");
+    if (layer < 0) throw Error("layer " + std::to_string(layer) + ": layers count from 0");
+    std::vector<double> loads = loads_of(o);
+    const auto known = std::ranges::find(run_.experts, layer, &LayerLoads::layer);
+    begin_record(o.get_int("step", "record"), known != run_.experts.end() ? &known->at : nullptr);
+    LayerLoads& of_layer = known != run_.experts.end() ? *known : run_.experts.emplace_back(LayerLoads{layer, {}, {}});
+    if (!of_layer.loads.empty() && of_layer.loads.back().size() != loads.size())
+      throw Error("record: \"rows\": " + std::to_string(loads.size()) + " experts, " +
+                  std::to_string(of_layer.loads.back().size()) + " before");
+    of_layer.at.push_back(run_.steps.size() - 1);
+    of_layer.loads.push_back(std::move(loads));
+  }
+
+  // Begins the record of a step, whose series has records of the steps `at` so far; null: none.
+  void begin_record(std::int64_t step, const std::vector<std::size_t>* at) {
+    if (step < 1) throw Error("step " + std::to_string(step) + ": steps count from 1");
+    const bool again = !run_.steps.empty() && step == run_.steps.back() && at != nullptr && !at->empty() &&
+                       at->back() + 1 == run_.steps.size();
+    const bool new_step = run_.steps.empty() || step != run_.steps.back() || again;
+    if (cut_ && !new_step) throw Error(*cut_);
+    cut_.reset();
+    if (!run_.steps.empty() && (step < run_.steps.back() || again)) rewind(step);
+    if (run_.steps.empty() || step > run_.steps.back()) run_.steps.push_back(step);
+  }
+
   TensorSeries& add_series(const Key& key) {
     numbers_[key] = run_.series.size();
     TensorSeries& series = run_.series.emplace_back();
@@ -137,6 +170,11 @@ class Reader {
       s.at.resize(static_cast<std::size_t>(left));
       s.values.resize(static_cast<std::size_t>(left));
       s.ideal.resize(static_cast<std::size_t>(left));
+    }
+    for (LayerLoads& l : run_.experts) {
+      const auto left = std::ranges::lower_bound(l.at, keep) - l.at.begin();
+      l.at.resize(static_cast<std::size_t>(left));
+      l.loads.resize(static_cast<std::size_t>(left));
     }
   }
 
@@ -238,7 +276,7 @@ TensorRun read_tensors(const std::string& path, const std::function<void(const s
     any = true;
   }
   TensorRun run = reader.release();
-  if (run.series.empty()) throw Error(name + ": contains no statistics of tensors");
+  if (run.series.empty() && run.experts.empty()) throw Error(name + ": contains no statistics of tensors");
   run.path = path;
   return run;
 }
@@ -248,7 +286,8 @@ std::size_t tensor_metric(std::string_view metric) {
   if (at != kTensorMetrics.end()) return static_cast<std::size_t>(at - kTensorMetrics.begin());
   std::string list;
   for (const std::string_view name : kTensorMetrics) list += (list.empty() ? "" : ", ") + std::string(name);
-  throw Error("no metric \"" + excerpt(metric) + "\" of tensors; available: " + list + ", " + std::string(kExponents));
+  throw Error("no metric \"" + excerpt(metric) + "\" of tensors; available: " + list + ", " + std::string(kExponents) +
+              ", " + std::string(kExpertLoad));
 }
 
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric) {
@@ -264,10 +303,47 @@ std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric)
   return all;
 }
 
+std::vector<WorstLoad> worst_loads(const TensorRun& run) {
+  std::vector<WorstLoad> all;
+  for (const LayerLoads& l : run.experts) {
+    if (l.at.empty()) continue;
+    WorstLoad worst{.layer = l.layer, .experts = std::ssize(l.loads.back())};
+    for (std::size_t i = 0; i < l.at.size(); ++i) {
+      const auto most = std::ranges::max_element(l.loads[i]);
+      worst.last = *most;
+      if (*most <= worst.load) continue;
+      worst.load = *most;
+      worst.expert = static_cast<std::size_t>(most - l.loads[i].begin());
+      worst.step = run.steps[l.at[i]];
+    }
+    worst.idle = std::ranges::count(l.loads.back(), 0.0);
+    all.push_back(worst);
+  }
+  std::ranges::stable_sort(all, std::ranges::greater(), &WorstLoad::load);
+  return all;
+}
+
+namespace {
+
+// Appends the lines of CSV of the experts at a step.
+void add_expert_lines(const TensorRun& run, std::size_t step, std::string& text) {
+  for (const LayerLoads& l : run.experts) {
+    const auto at = std::ranges::lower_bound(l.at, step);
+    if (at == l.at.end() || *at != step) continue;
+    const std::vector<double>& loads = l.loads[static_cast<std::size_t>(at - l.at.begin())];
+    for (std::size_t e = 0; e < loads.size(); ++e)
+      text += std::to_string(run.steps[step]) + ",model.layers." + std::to_string(l.layer) + ".mlp.experts." +
+              std::to_string(e) + ",,," + std::string(kTensorMetrics.size(), ',') + "," + csv_number(loads[e]) + "\n";
+  }
+}
+
+}  // namespace
+
 void write_tensor_csv(const TensorRun& run, const Sink& sink) {
+  const bool experts = !run.experts.empty();
   std::string piece = "step,linear,gemm,operand,recipe";
   for (const std::string_view metric : kTensorMetrics) piece += "," + std::string(metric);
-  piece += "\n";
+  piece += experts ? "," + std::string(kExpertLoad) + "\n" : "\n";
   std::vector<std::size_t> next(run.series.size());  // index of a series' first value that is not written
   for (std::size_t step = 0; step < run.steps.size(); ++step) {
     for (std::size_t s = 0; s < run.series.size(); ++s) {
@@ -277,12 +353,13 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink) {
       for (const std::string* text : {&series.linear, &series.gemm, &series.operand, &series.recipe})
         piece += "," + csv_text(*text);
       for (const double v : series.values[next[s]]) piece += "," + csv_number(v);
-      piece += "\n";
+      piece += experts ? ",\n" : "\n";
       ++next[s];
       if (piece.size() < kPiece) continue;
       sink(piece);
       piece.clear();
     }
+    add_expert_lines(run, step, piece);
   }
   sink(piece);
 }
@@ -306,6 +383,18 @@ std::vector<json::Value> tensor_records(const TensorRun& run) {
       if (name == "sqnr_db") record.as_object().set("finite", worst->value != -kInfinity);
     }
     records.push_back(std::move(record));
+  }
+  for (const WorstLoad& w : worst_loads(run)) {
+    const auto at = std::ranges::find(run.experts, w.layer, &LayerLoads::layer);
+    records.push_back(json::object({{"type", "experts"},
+                                    {"layer", w.layer},
+                                    {"experts", w.experts},
+                                    {"steps", at->at.size()},
+                                    {"load_max", w.load},
+                                    {"load_max_expert", w.expert},
+                                    {"load_max_step", w.step},
+                                    {"last_load_max", w.last},
+                                    {"last_idle", w.idle}}));
   }
   return records;
 }

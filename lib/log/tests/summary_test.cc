@@ -91,6 +91,26 @@ TEST(Summary, Fields) {
   EXPECT_FALSE(s.finished);
 }
 
+// Means over the last part of the run, of the steps that have them.
+TEST(Summary, FieldsOfExperts) {
+  const auto line = [](int n, const std::string& fields) {
+    return R"({"type":"step","step":)" + std::to_string(n) + R"(,"tokens":)" + std::to_string(8 * n) +
+           R"(,"loss":2.0)" + fields + "}\n";
+  };
+  const auto experts = [](int aux, int idle) {
+    return R"(,"aux_loss":)" + std::to_string(aux) + R"(,"z_loss":0.5,"expert_load_max":1.5,"expert_idle":)" +
+           std::to_string(idle);
+  };
+  const Summary s = summarize(
+      run_of(line(1, experts(9, 9)) + line(2, experts(9, 9)) + line(3, experts(2, 0)) + line(4, experts(3, 1))));
+  EXPECT_EQ(s.last_steps, 2);
+  EXPECT_EQ(s.aux_loss, 2.5);
+  EXPECT_EQ(s.z_loss, 0.5);
+  EXPECT_EQ(s.expert_load_max, 1.5);
+  EXPECT_EQ(s.expert_idle, 0.5);
+  EXPECT_EQ(record(s).as_object().at("expert_idle"), json::Value(0.5));
+}
+
 TEST(Summary, CountsStepsWithoutTargets) {
   const std::string masked = R"({"type":"step","step":2,"tokens":16,"loss":null,"masked":true})";
   const Summary s = summarize(run_of(step(1, 8, "2") + masked + "\n" + step(3, 24, "1")));
@@ -121,10 +141,29 @@ TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
   EXPECT_EQ(r.at("type").as_string(), "summary");
-  for (const char* key :
-       {"final_loss", "best_loss", "mean_loss_last", "eval_loss", "tokens_per_s", "tokens_per_s_p10",
-        "tokens_per_s_p90", "data_wait_share", "memory_peak_bytes", "fp8_flop_share", "fp8_flop_share_total",
-        "precision", "recipe", "emulated", "documents", "adapters", "delayed", "reason", "planned_steps"}) {
+  for (const char* key : {"final_loss",
+                          "best_loss",
+                          "mean_loss_last",
+                          "eval_loss",
+                          "tokens_per_s",
+                          "tokens_per_s_p10",
+                          "tokens_per_s_p90",
+                          "data_wait_share",
+                          "memory_peak_bytes",
+                          "fp8_flop_share",
+                          "fp8_flop_share_total",
+                          "aux_loss",
+                          "z_loss",
+                          "expert_load_max",
+                          "expert_idle",
+                          "precision",
+                          "recipe",
+                          "emulated",
+                          "documents",
+                          "adapters",
+                          "delayed",
+                          "reason",
+                          "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);

@@ -99,7 +99,7 @@ TEST_F(Tensors, BadLinesAreNamed) {
   EXPECT_EQ(complaint(""), "contains no statistics of tensors");
   EXPECT_HOLDS(complaint("no json\n"), "line 1 column ");
   EXPECT_EQ(complaint("[]\n"), "line 1: not an object");
-  EXPECT_EQ(complaint("{\"type\":\"step\",\"step\":1}\n"), "line 1: no record of an operand or a GEMM");
+  EXPECT_EQ(complaint("{\"type\":\"step\",\"step\":1}\n"), "line 1: no record of an operand, a GEMM or experts");
   EXPECT_EQ(complaint(records(2) + operand(0, "0.mlp.up_proj", "input", {})), "line 4: step 0: steps count from 1");
   EXPECT_EQ(complaint(operand(1, "0.mlp.up_proj", "input", {"\"x\""})),
             "line 1: record: \"sqnr_db\": expected a number, found string");
@@ -128,7 +128,7 @@ TEST_F(Tensors, WorstFirst) {
   EXPECT_EQ(worst_tensors(nan, kSqnr)[0].value, -HUGE_VAL);
   EXPECT_EQ(tensor_metric("sqnr_db"), kSqnr);
   EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), "no metric \"loss\" of tensors; available: amax, ");
-  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), ", relative_error, exponents");
+  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), ", relative_error, exponents, expert_load");
 }
 
 TEST_F(Tensors, RecordsAndCsv) {
@@ -232,7 +232,7 @@ TEST_F(Tensors, RecordsOfAnInspectionHaveItsStep) {
             "contains no statistics of tensors");
   EXPECT_EQ(complaint(R"({"type":"sensitivity"})"
                       "\n"),
-            "line 1: no record of an operand or a GEMM")
+            "line 1: no record of an operand, a GEMM or experts")
       << "of no inspection";
 }
 
@@ -275,6 +275,101 @@ TEST_F(Tensors, HistogramsThatNoOperandHasAreRefused) {
   for (const char* bad :
        {R"("lowest":0,"counts":[1,-5])", R"("lowest":0,"counts":[1e300])", R"("lowest":0,"counts":["1"])"})
     EXPECT_HOLDS(complaint(with_histogram(good, bad)), "scaled_histogram: \"counts\": not whole numbers from 0");
+}
+
+std::string experts(int step, int layer, const std::string& rows) {
+  return R"({"type":"experts","layer":)" + std::to_string(layer) + R"(,"rows":[)" + rows + R"(],"step":)" +
+         std::to_string(step) + "}\n";
+}
+
+TEST_F(Tensors, LoadsOfExpertsAreRowsOverTheMean) {
+  const TensorRun run = read(experts(2, 3, "2,4,0,2") + experts(2, 1, "1,1") + experts(4, 3, "1,1,1,5"));
+  EXPECT_EQ(run.steps, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_TRUE(run.series.empty()) << "a run in bf16 has loads alone";
+  ASSERT_EQ(run.experts.size(), 2u);
+  EXPECT_EQ(run.experts[0].layer, 3);
+  EXPECT_EQ(run.experts[0].at, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(run.experts[0].loads[0], (std::vector<double>{1, 2, 0, 1}));
+  EXPECT_EQ(run.experts[1].at, std::vector<std::size_t>{0});
+  const auto worst = worst_loads(run);
+  ASSERT_EQ(worst.size(), 2u);
+  EXPECT_EQ(worst[0].layer, 3) << "the largest load first";
+  EXPECT_EQ(worst[0].expert, 3u);
+  EXPECT_EQ(worst[0].load, 2.5);
+  EXPECT_EQ(worst[0].step, 4);
+  EXPECT_EQ(worst[0].last, 2.5);
+  EXPECT_EQ(worst[0].idle, 0) << "at the last step";
+  EXPECT_EQ(worst[1].load, 1);
+  const std::string records = json::dump(tensor_records(run).at(0));
+  EXPECT_EQ(records, R"({"type":"experts","layer":3,"experts":4,"steps":2,"load_max":2.5,"load_max_expert":3,)"
+                     R"("load_max_step":4,"last_load_max":2.5,"last_idle":0})");
+}
+
+TEST_F(Tensors, LoadsStandBesideOperands) {
+  const TensorRun run = read(records(2) + experts(2, 0, "3,1") + records(4) + experts(4, 0, "2,2"));
+  EXPECT_EQ(run.series.size(), 3u);
+  ASSERT_EQ(run.experts.size(), 1u);
+  EXPECT_EQ(run.experts[0].loads[1], (std::vector<double>{1, 1}));
+  EXPECT_EQ(heatmap(run, kSqnr, 10).rows.size(), 2u);
+  EXPECT_EQ(tensor_records(run).size(), 4u);
+  std::string csv;
+  write_tensor_csv(run, [&](std::string_view piece) { csv += piece; });
+  EXPECT_HOLDS(csv, "dynamic_range,relative_error,expert_load\n2,model.layers.0.mlp.up_proj.weight,forward,");
+  EXPECT_HOLDS(csv,
+               "2,model.layers.1.mlp.up_proj.weight,wgrad,,tensorwise,,,,,,,,,0.03,\n"
+               "2,model.layers.0.mlp.experts.0,,,,,,,,,,,,,1.5\n"
+               "2,model.layers.0.mlp.experts.1,,,,,,,,,,,,,0.5\n4,model.layers.0");
+  for (std::size_t from = 0, end = csv.find('\n'); end != std::string::npos; from = end + 1, end = csv.find('\n', from))
+    EXPECT_EQ(std::count(csv.begin() + static_cast<std::ptrdiff_t>(from),
+                         csv.begin() + static_cast<std::ptrdiff_t>(end), ','),
+              14)
+        << csv.substr(from, end - from);
+}
+
+TEST_F(Tensors, LoadsOfAResumedRunReplaceLaterOnes) {
+  const std::string two = experts(2, 0, "3,1"), four = experts(4, 0, "4,0"), again = experts(4, 0, "1,3");
+  for (const std::string& text : {two + four + experts(6, 0, "4,0") + again, two + four + again,
+                                  two + four.substr(0, four.size() - 9) + "\n" + again}) {
+    const TensorRun run = read(text);
+    EXPECT_EQ(run.steps, (std::vector<std::int64_t>{2, 4}));
+    EXPECT_EQ(run.experts.at(0).loads, (std::vector<std::vector<double>>{{1.5, 0.5}, {0.5, 1.5}}));
+  }
+  const TensorRun none = read(two + operand(1, "0.mlp.up_proj", "input", {}));
+  EXPECT_TRUE(worst_loads(none).empty()) << "step 1 came again, without experts";
+  EXPECT_HOLDS(test::error_of([&] { (void)expert_heatmap(none, 10); }), ": no record of experts");
+}
+
+TEST_F(Tensors, BadLoadsAreNamed) {
+  EXPECT_EQ(complaint(experts(1, -1, "1")), "line 1: layer -1: layers count from 0");
+  EXPECT_EQ(complaint(experts(0, 0, "1")), "line 1: step 0: steps count from 1");
+  for (const char* rows : {"1,-1", "1.5", "\"1\"", "1,null"})
+    EXPECT_EQ(complaint(experts(1, 0, rows)), "line 1: record: \"rows\": not whole numbers from 0") << rows;
+  for (const char* rows : {"", "0,0"})
+    EXPECT_EQ(complaint(experts(1, 0, rows)), "line 1: record: \"rows\": no expert has any") << rows;
+  EXPECT_EQ(complaint(experts(1, 0, "1,2") + experts(2, 0, "1,2,3")), "line 2: record: \"rows\": 3 experts, 2 before");
+}
+
+TEST_F(Tensors, HeatmapOfLoadsHasMeansOfSteps) {
+  std::string text;
+  for (int step = 1; step <= 4; ++step)
+    text += experts(step, 10, "1,1") + experts(step, 2, step == 2 ? "0,3,0" : "1,1,1");
+  const TensorRun run = read(text);
+  const plot::Heatmap all = expert_heatmap(run, 10);
+  EXPECT_EQ(all.rows,
+            (std::vector<std::string>{"2 expert 0", "2 expert 1", "2 expert 2", "10 expert 0", "10 expert 1"}));
+  EXPECT_EQ(all.steps, (std::vector<std::int64_t>{1, 2, 3, 4, 4}));
+  ASSERT_EQ(all.panels.size(), 1u);
+  EXPECT_EQ(std::vector<double>(all.panels[0].values.begin(), all.panels[0].values.begin() + 8),
+            (std::vector<double>{1, 0, 1, 1, 1, 3, 1, 1}));
+  EXPECT_EQ(all.low, 0);
+  EXPECT_EQ(all.high, 3);
+  const plot::Heatmap few = expert_heatmap(run, 2);
+  EXPECT_EQ(few.steps, (std::vector<std::int64_t>{1, 3, 4}));
+  EXPECT_EQ(few.panels[0].values, (std::vector<double>{0.5, 1, 2, 1, 0.5, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(few.high, 2) << "the mean load is in the middle of the colours at least";
+  EXPECT_HOLDS(few.title, "mean of 2 steps");
+  EXPECT_HOLDS(test::error_of([&] { (void)heatmap(run, kSqnr, 10); }), ": no record has a value of sqnr_db");
+  EXPECT_HOLDS(test::error_of([&] { (void)exponent_chart(run); }), ": no record has a histogram");
 }
 
 }  // namespace

@@ -106,6 +106,15 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
   return blocks <= 1 ? rows : round_up(divide_up(rows, blocks), grain);
 }
 
+namespace {
+
+// A parameter alone as a linear, with the GEMMs that it has.
+linear::Part part_of(const Parameter& p) {
+  return {0, p.rows(), true, {p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable}};
+}
+
+}  // namespace
+
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
                         const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options,
                         bool backward) {
@@ -116,10 +125,9 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
   };
   const std::int64_t block = head_block_rows(rows, config.vocab_size, options.activation, options.logit_bytes);
   for (const Parameter& p : table) {
-    if (!p.fp8) continue;
+    if (!p.fp8 || p.expert >= 0) continue;
     const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
-    const quant::GemmSet gemms{p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable};
-    const std::vector<linear::Part> part{{0, p.rows(), true, gemms}};
+    const std::vector<linear::Part> part{part_of(p)};
     if (p.role == ParameterRole::head) {
       for (std::int64_t begin = 0; begin < rows; begin += block) {
         add(p, linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward));
@@ -129,6 +137,27 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
     add(p, linear::planned_fp8(part, p.cols(), recipe, rows, backward));
     if (backward && options.recompute == Recompute::full && p.slot != Slot::down)
       add(p, linear::planned_fp8(part, p.cols(), recipe, rows, false));
+  }
+  return total;
+}
+
+gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant::Recipe& of_model, int layer,
+                                std::int64_t first_expert, std::span<const std::int64_t> first,
+                                const DecoderOptions& options, bool backward) {
+  gemm::Count total;
+  for (const Parameter& p : std::ranges::equal_range(table, layer + 1, {}, &Parameter::unit)) {
+    if (!p.fp8 || p.expert < first_expert || p.expert >= first_expert + std::ssize(first) - 1) continue;
+    const auto expert = static_cast<std::size_t>(p.expert - first_expert);
+    const std::int64_t rows = first[expert + 1] - first[expert];
+    if (rows == 0) continue;
+    const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
+    const auto add = [&](bool with_backward) {
+      const gemm::Count c = linear::planned_fp8({part_of(p)}, p.cols(), recipe, rows, with_backward);
+      total.gemms += p.fused ? 0 : c.gemms;
+      total.flops += c.flops;
+    };
+    add(backward);
+    if (backward && options.recompute == Recompute::full) add(false);
   }
   return total;
 }

@@ -85,6 +85,7 @@ void initial_values(const Parameter& parameter, double initializer_range, std::u
     case ParameterRole::embedding:
     case ParameterRole::linear:
     case ParameterRole::head:
+    case ParameterRole::router:
       random_values(parameter, initializer_range, seed, begin, out, four_normals);
       return;
     case ParameterRole::adapter:

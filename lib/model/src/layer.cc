@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experts.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -166,11 +167,6 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
   }
 }
 
-linear::Gradients to(const View& dx, const UnitGradients& g, Slot weight, Slot bias) {
-  const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
-  return {dx, g.of(weight), g.of(bias), g.accumulate, g.of(adapters->a), g.of(adapters->b)};
-}
-
 // The gradient of saved.n1, d_n1 [M, C], from that of the block's output, d_out [M, C], whose amax is d_out_amax if its
 // casts need one.
 void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
@@ -181,11 +177,12 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
   const View d_attention = allocate(ctx, env.activation, {env.rows(), c.query_size()}, "scratch");
   const View dqkv = allocate(ctx, env.activation, {env.rows(), c.query_size() + 2 * c.key_value_size()}, "scratch");
-  linear::backward(ctx, env.engine, o, saved.attention, d_out, to(d_attention, g, Slot::o, Slot::o_bias),
+  linear::backward(ctx, env.engine, o, saved.attention, d_out,
+                   gradients_to(d_attention, g, Slot::o, g.of(Slot::o_bias)),
                    {input_amax(env, o, LayerAmax::attention), d_out_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
-  linear::backward(ctx, env.engine, qkv, saved.n1, dqkv, to(d_n1, g, Slot::qkv, Slot::qkv_bias),
+  linear::backward(ctx, env.engine, qkv, saved.n1, dqkv, gradients_to(d_n1, g, Slot::qkv, g.of(Slot::qkv_bias)),
                    {input_amax(env, qkv, LayerAmax::n1), {}});
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
@@ -197,13 +194,14 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
   linear::backward(
-      ctx, env.engine, down, saved.h, d_out, to(dh, g, Slot::down, Slot::down_bias),
+      ctx, env.engine, down, saved.h, d_out, gradients_to(dh, g, Slot::down, g.of(Slot::down_bias)),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
   const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);
   ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
-  linear::backward(ctx, env.engine, gate_up, saved.n2, saved.gate_up, to(d_n2, g, Slot::gate_up, Slot::gate_up_bias),
+  linear::backward(ctx, env.engine, gate_up, saved.n2, saved.gate_up,
+                   gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
                    {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }
@@ -215,6 +213,22 @@ void output_done(const Context& ctx, const LayerEnvironment& env, int unit, cons
 
 }  // namespace
 
+linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias) {
+  const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
+  return {dx, g.of(weight), bias, g.accumulate, g.of(adapters->a), g.of(adapters->b)};
+}
+
+LayerKinds kind_of(const hf::ModelConfig& config, int layer) {
+  const bool sparse = config.is_sparse(layer);
+  return {!sparse, sparse};
+}
+
+LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last) {
+  LayerKinds all;
+  for (int layer = first; layer < last; ++layer) (config.is_sparse(layer) ? all.sparse : all.dense) = true;
+  return all;
+}
+
 float LayerEnvironment::attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
 
 void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const View& cos, const View& sin) {
@@ -224,7 +238,7 @@ void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const V
 }
 
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                                bool norms_and_h) {
+                                LayerKinds kinds, bool norms_and_h) {
   const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
   const auto of_type = [&](DType type, tensor::Shape shape) {
@@ -243,19 +257,21 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   s.attention = activation(h * d);
   s.lse = of_type(DType::f32, {env.sequences, h, env.length});
   s.mid = activation(c.hidden_size);
-  s.gate_up = activation(2 * c.intermediate_size);
-  if (norms_and_h) allocate_norms_and_h(ctx, env, memory, s);
+  if (kinds.dense) s.gate_up = activation(2 * c.intermediate_size);
+  if (kinds.sparse) s.experts = allocate_experts(ctx, env, memory);
+  if (norms_and_h) allocate_norms_and_h(ctx, env, memory, kinds, s);
   return s;
 }
 
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                          SavedActivations& saved) {
+                          LayerKinds kinds, SavedActivations& saved) {
   const auto activation = [&](std::int64_t cols) {
     return tensor::allocate_pooled(ctx, memory, env.activation, {env.rows(), cols}, "activations");
   };
   saved.n1 = activation(env.config.hidden_size);
   saved.n2 = activation(env.config.hidden_size);
-  saved.h = activation(env.config.intermediate_size);
+  if (kinds.dense) saved.h = activation(env.config.intermediate_size);
+  if (kinds.sparse) allocate_expert_inputs(ctx, env, memory, saved.experts);
 }
 
 void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in) {
@@ -282,14 +298,20 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
                            n2_amax);
   env.forward_done(ctx, "self_attn.residual", saved.mid);
   env.forward_done(ctx, "post_attention_layernorm", saved.n2);
-  mlp_block(ctx, env, w, saved, delta, skip_output);
+  if (env.sparse())
+    experts_block(ctx, env, w, saved.n2, saved.experts, delta, skip_output);
+  else
+    mlp_block(ctx, env, w, saved, delta, skip_output);
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                            const SavedActivations& saved) {
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), saved.n1, saved.rstd1);
   ops::rmsnorm_forward(ctx, saved.mid, w.vector(Slot::post_norm), eps_of(env), saved.n2, saved.rstd2);
-  ops::swiglu_forward(ctx, saved.gate_up, saved.h);
+  if (env.sparse())
+    recompute_expert_inputs(ctx, saved.n2, saved.experts);
+  else
+    ops::swiglu_forward(ctx, saved.gate_up, saved.h);
 }
 
 bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
@@ -298,7 +320,10 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
   const linear::Weight& o = w.of(Slot::o);
   const View dn = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
   const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
-  mlp_block_backward(ctx, env, w, g, saved, dres, dn);
+  if (env.sparse())
+    experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);
+  else
+    mlp_block_backward(ctx, env, w, g, saved, dres, dn);
   ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
                         recorded(o, d_mid_amax));
   env.backward_done(ctx, "post_attention_layernorm", dres);

@@ -1,6 +1,9 @@
 // One decoder layer: forward, and backward from the saved activations. Private to the decoder.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
@@ -25,10 +28,17 @@ struct LayerEnvironment {
   OperationObserver* observer = nullptr;  // null: operations are not observed
   int unit = 0;                           // the unit that is computed
   ops::AttentionOptions attention{};
-  View amaxes{};             // f32 [L LayerAmax::count], zero at first
-  bool d_out_known = false;  // whether amaxes have the amax of the gradient of this unit's output
+  View amaxes{};                       // f32 [L LayerAmax::count], zero at first
+  View lengths{};                      // tokens of each sequence before its padding; empty: T
+  ExpertExchange* exchange = nullptr;  // null: this rank has all experts
+  ParameterAccess* weights = nullptr;
+  RoutingObserver* routing = nullptr;  // null: routes are not observed
+  RoutingGradients balance{};          // of the losses that balance experts
+  bool d_out_known = false;            // whether amaxes have the amax of the gradient of this unit's output
 
   std::int64_t rows() const { return sequences * length; }
+  // Whether the layer that is computed has experts.
+  bool sparse() const { return config.is_sparse(unit - 1); }
   float attention_scale() const;
   // The amaxes of `which` and following, `count` in all, of a layer.
   View amax(int of_unit, LayerAmax which, int count = 1) const {
@@ -47,6 +57,23 @@ struct LayerEnvironment {
 // Fills f32 [positions, D/2] tables with the angles of positions from 0.
 void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const View& cos, const View& sin);
 
+struct ExpertPass;  // dispatch.h
+
+// Activations of the experts of a layer, k rows of which belong to one token: N = k M rows at most, in the order of
+// ops::Routes.
+struct SavedExperts {
+  ops::Routes routes{};
+  std::shared_ptr<std::vector<std::int64_t>> first{};  // E + 1: first row of each expert, and one past the last of all
+  View rows{};                                         // inputs of the experts of this rank [R, C]
+  View gate_up{}, h{};                                 // [R, 2X], [R, X]
+  View out{};                                          // outputs of experts for the tokens of this rank [N, C]
+  // The passes in which the experts of this rank compute the rows of all ranks that share experts, and memory for their
+  // indices; empty if this rank has all experts, which compute its own rows in one pass, with R = N. If there are
+  // several, rows, gate_up and h hold those of one, and backward computes them again.
+  std::shared_ptr<std::vector<ExpertPass>> passes{};
+  View indices{};
+};
+
 // Activations of a layer that forward saves for backward, in memory from the arena's pool. M rows.
 struct SavedActivations {
   View rstd1, n1;  // first norm: f32 [M], [M, C]
@@ -55,16 +82,27 @@ struct SavedActivations {
   View qkv;             // [M, (H + 2G) D] after q/k norms and rope
   View attention, lse;  // [M, H D], f32 [B, H, T]
   View mid, rstd2, n2;  // residual after attention [M, C]; second norm: f32 [M], [M, C]
-  View gate_up, h;      // [M, 2F], [M, F]
+  View gate_up, h;      // [M, 2F], [M, F]; empty in a layer with experts
+  SavedExperts experts;
 };
 
-// Allocates a layer's saved activations. Without `norms_and_h`, n1, n2 and h stay empty (recomputed when needed).
+// Layers that differ in what they save.
+struct LayerKinds {
+  bool dense = false, sparse = false;  // with one MLP, with experts
+};
+// The kind of a layer, from 0.
+LayerKinds kind_of(const hf::ModelConfig& config, int layer);
+// The kinds of the layers [first, last).
+LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last);
+
+// Allocates the saved activations of a layer of any of the kinds. Without `norms_and_h`, n1, n2, h and the inputs of
+// experts stay empty (recomputed when needed).
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                                bool norms_and_h);
+                                LayerKinds kinds, bool norms_and_h);
 
 // Allocates the views that allocate_saved left empty, without computing them.
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                          SavedActivations& saved);
+                          LayerKinds kinds, SavedActivations& saved);
 
 // The input of a layer, or of the head. The last addition of the layer before may be left to the first norm of this
 // one, which reads the sum anyway.
@@ -77,11 +115,15 @@ struct LayerInput {
 void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in);
 
 // Completes `in` and computes a layer but its last addition: the output is saved.mid + delta. delta may be in.delta,
-// and in.base saved.mid. With `skip_output` all activations are saved but the last GEMM is skipped.
+// and in.base saved.mid. With `skip_output` all activations are saved, but what computes the output alone is
+// skipped.
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
                    const SavedActivations& saved, const View& delta, bool skip_output);
 
-// Recomputes n1, n2 and h from x and the saved activations.
+// Where the gradients of a linear and of its adapters go.
+linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias);
+
+// Recomputes n1, n2, h and the inputs of experts from x and the saved activations.
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                            const SavedActivations& saved);
 

@@ -58,6 +58,7 @@ struct MicroBatch::State {
   View gradient{};                          // [M, C]; in forward, scratch for the outputs of blocks; empty in inference
   LayerInput next{};                        // hidden state: input of the next stage of forward
   std::map<int, SavedLayer> layers{};       // by number
+  bool balanced = false;                    // whether env.balance is set
   std::span<const LayerCache> caches = {};  // keys and values of all layers, or empty
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -25,6 +26,7 @@ class Builder {
     if (lora) targets_.insert(lora->targets.begin(), lora->targets.end());
   }
   void unit(int number) { unit_ = number; }
+  void expert(int number) { expert_ = number; }
   void add(const std::string& name, std::vector<std::int64_t> shape, ParameterRole role, Slot slot,
            int tensor_parallel_axis) {
     Parameter p;
@@ -33,6 +35,7 @@ class Builder {
     p.shape = std::move(shape);
     p.role = role;
     p.unit = unit_;
+    p.expert = expert_;
     p.slot = slot;
     if (!table_.empty() && table_.back().unit == unit_ && table_.back().slot == slot) {
       p.slot_row = table_.back().slot_row + table_.back().rows();
@@ -55,12 +58,17 @@ class Builder {
       if (targets_.contains(module_of(first->name))) targets.push_back(*first);
     }
     const int axis = last.tensor_parallel_axis;
-    for (const Parameter& p : targets)
+    for (const Parameter& p : targets) {
+      expert_ = p.expert;
       add(module_of(p.name) + std::string(kA), {lora_->rank, p.cols()}, ParameterRole::adapter, slots->a,
           axis == 1 ? 1 : -1);
-    for (const Parameter& p : targets)
+    }
+    for (const Parameter& p : targets) {
+      expert_ = p.expert;
       add(module_of(p.name) + std::string(kB), {p.rows(), lora_->rank}, ParameterRole::adapter, slots->b,
           axis == 0 ? 0 : -1);
+    }
+    expert_ = -1;
   }
   std::vector<Parameter> take() { return std::move(table_); }
 
@@ -68,7 +76,7 @@ class Builder {
   const std::optional<hf::LoraConfig>& lora_;
   std::set<std::string> targets_;
   std::vector<Parameter> table_;
-  int unit_ = 0;
+  int unit_ = 0, expert_ = -1;
 };
 
 void add_attention(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
@@ -109,6 +117,28 @@ void add_mlp(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
   if (c.mlp_bias) b.add(mlp + "down_proj.bias", {c.hidden_size}, ParameterRole::bias, Slot::down_bias, -1);
 }
 
+void add_experts(Builder& b, const hf::ModelConfig& c, const std::string& prefix) {
+  const hf::ExpertsConfig& e = *c.experts;
+  const hf::ExpertNames names = hf::expert_names(c.family);
+  b.add(prefix + "post_attention_layernorm.weight", {c.hidden_size}, ParameterRole::norm, Slot::post_norm, -1);
+  const std::string block = prefix + names.block + ".";
+  b.add(block + "gate.weight", {e.count, c.hidden_size}, ParameterRole::router, Slot::router, -1);
+  const auto add = [&](int expert, const char* name, std::vector<std::int64_t> shape, Slot slot) {
+    b.expert(expert);
+    b.add(block + "experts." + std::to_string(expert) + "." + name + ".weight", std::move(shape), ParameterRole::linear,
+          slot, -1);
+    b.expert(-1);
+  };
+  const int count = checked_cast<int>(e.count, "experts");
+  for (int i = 0; i < count; ++i) {
+    add(i, names.gate, {e.intermediate_size, c.hidden_size}, Slot::experts_gate_up);
+    add(i, names.up, {e.intermediate_size, c.hidden_size}, Slot::experts_gate_up);
+  }
+  b.add_adapters();
+  for (int i = 0; i < count; ++i) add(i, names.down, {c.hidden_size, e.intermediate_size}, Slot::experts_down);
+  b.add_adapters();
+}
+
 void check_gemm_rules(const std::vector<Parameter>& table, const std::vector<GemmRule>& rules) {
   for (const GemmRule& rule : rules) {
     const bool used = rule.glob.empty() || std::any_of(table.begin(), table.end(), [&](const Parameter& p) {
@@ -136,8 +166,10 @@ void assign_recipes(std::vector<Parameter>& table, const quant::Recipe& of_model
     if (i == 0 || !p.matmul() || table[i - 1].unit != p.unit || table[i - 1].slot != p.slot) continue;
     const RecipeRule* const rule = applied[i] != nullptr ? applied[i] : applied[i - 1];
     if (p.recipe != table[i - 1].recipe)
-      throw Error("recipe " + rule->glob + "=" + std::string(rule->recipe->name) + ": " + table[i - 1].name + " and " +
-                  p.name + " have the same input, which is cast once, so they need the same recipe");
+      throw Error(
+          "recipe " + rule->glob + "=" + std::string(rule->recipe->name) + ": " + table[i - 1].name + " and " + p.name +
+          (p.expert != table[i - 1].expert ? " are experts of one layer, so they need the same recipe"
+                                           : " have the same input, which is cast once, so they need the same recipe"));
   }
 }
 
@@ -189,7 +221,10 @@ std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
     b.unit(checked_cast<int>(i + 1, "num_hidden_layers"));
     const std::string prefix = "model.layers." + std::to_string(i) + ".";
     add_attention(b, config, prefix);
-    add_mlp(b, config, prefix);
+    if (config.is_sparse(i))
+      add_experts(b, config, prefix);
+    else
+      add_mlp(b, config, prefix);
   }
   b.unit(checked_cast<int>(config.num_hidden_layers + 1, "num_hidden_layers"));
   b.add("model.norm.weight", {config.hidden_size}, ParameterRole::norm, Slot::final_norm, -1);
@@ -234,6 +269,12 @@ Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
       return present(c.mlp_bias, {c.hidden_size, 1});
     case Slot::head:
       return present(!c.tie_word_embeddings, {c.vocab_size, c.hidden_size});
+    case Slot::router:
+      return c.experts ? Extent{c.experts->count, c.hidden_size} : Extent{};
+    case Slot::experts_gate_up:
+      return c.experts ? Extent{2 * c.experts->count * c.experts->intermediate_size, c.hidden_size} : Extent{};
+    case Slot::experts_down:
+      return c.experts ? Extent{c.experts->count * c.hidden_size, c.experts->intermediate_size} : Extent{};
     case Slot::qkv_a:
     case Slot::qkv_b:
     case Slot::o_a:
@@ -242,6 +283,10 @@ Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
     case Slot::gate_up_b:
     case Slot::down_a:
     case Slot::down_b:
+    case Slot::experts_gate_up_a:
+    case Slot::experts_gate_up_b:
+    case Slot::experts_down_a:
+    case Slot::experts_down_b:
       break;
   }
   throw Error("no slot of one extent");
@@ -266,6 +311,9 @@ void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& opti
       case ParameterRole::adapter:
         p.reason = "adapter";
         break;
+      case ParameterRole::router:
+        p.reason = "router";
+        break;
       case ParameterRole::linear:
       case ParameterRole::head:
         p.reason = reason_against(p, options, p.recipe != nullptr ? *p.recipe : recipe);
@@ -279,7 +327,7 @@ void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& opti
 }
 
 void fuse_projections(std::vector<Parameter>& table) {
-  const auto of_slot = [](const Parameter& p) { return std::pair(p.unit, p.slot); };
+  const auto of_slot = [](const Parameter& p) { return std::tuple(p.unit, p.slot, p.expert); };
   for (auto first = table.begin(); first != table.end();) {
     const auto end =
         std::find_if(first, table.end(), [&](const Parameter& p) { return of_slot(p) != of_slot(*first); });
@@ -303,13 +351,24 @@ std::int64_t trainable_count(const std::vector<Parameter>& table) {
   return n;
 }
 
+std::int64_t active_count(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
+  std::int64_t n = 0;
+  for (const Parameter& p : table)  // the experts of a layer have equal sizes
+    if (p.expert < 0 || p.expert < config.experts->per_token) n = checked_add(n, p.size(), "number of parameters");
+  return n;
+}
+
 double training_flops_per_token(const hf::ModelConfig& config, const std::vector<Parameter>& table) {
   const auto flops_of = [](std::int64_t size, bool trainable) {
     return (trainable ? 6.0 : 4.0) * static_cast<double>(size);
   };
   double flops = config.tie_word_embeddings ? flops_of(config.vocab_size * config.hidden_size, !config.lora) : 0;
+  const double active =
+      config.experts ? static_cast<double>(config.experts->per_token) / static_cast<double>(config.experts->count)
+                     : 1.0;
   for (const Parameter& p : table)
-    if (p.matmul() || p.role == ParameterRole::adapter) flops += flops_of(p.size(), p.trainable);
+    if (p.matmul() || p.role == ParameterRole::adapter || p.role == ParameterRole::router)
+      flops += flops_of(p.size(), p.trainable) * (p.expert >= 0 ? active : 1.0);
   return flops;
 }
 

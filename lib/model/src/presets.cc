@@ -14,7 +14,7 @@ namespace {
 constexpr json::Limits kConfigLimits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
 
 // Keys that hf::parse_config reads, as in transformers 5; missing keys have defaults.
-constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
+constexpr std::array<std::string_view, 31> kKnownKeys = {"model_type",
                                                          "vocab_size",
                                                          "hidden_size",
                                                          "intermediate_size",
@@ -36,6 +36,13 @@ constexpr std::array<std::string_view, 24> kKnownKeys = {"model_type",
                                                          "mlp_bias",
                                                          "initializer_range",
                                                          "sliding_window",
+                                                         "num_local_experts",
+                                                         "num_experts",
+                                                         "num_experts_per_tok",
+                                                         "moe_intermediate_size",
+                                                         "norm_topk_prob",
+                                                         "decoder_sparse_step",
+                                                         "mlp_only_layers",
                                                          "bos_token_id",
                                                          "eos_token_id"};
 

@@ -40,7 +40,12 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
           0,
           decoder.options().observer,
           0,
-          decoder.options().attention},
+          decoder.options().attention,
+          {},
+          b.lengths,
+          source.exchange(),
+          &source,
+          b.routing},
       weights(source),
       batch(b),
       head_unit(decoder.units() - 1),
@@ -86,9 +91,10 @@ void MicroBatch::State::forward_saving(int layer) {
   const View out = rows_by_hidden(own.memory);
   device::PooledMemory recomputed(*ctx.arena);
   const bool full = recompute == Recompute::full;
-  own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, recompute == Recompute::none);
+  const LayerKinds kind = kind_of(env.config, layer);
+  own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, kind, recompute == Recompute::none);
   SavedActivations all = own.activations;
-  if (recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, all);
+  if (recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, kind, all);
   if (full) all.mid = out;  // which the next layer needs
   forward_layer(layer + 1, next, all, gradient);
   next = {out, all.mid, gradient};
@@ -97,7 +103,7 @@ void MicroBatch::State::forward_saving(int layer) {
 void MicroBatch::State::forward_overwriting(int first, int last) {
   const device::Scope scope(*ctx.arena);
   device::PooledMemory one_layer(*ctx.arena);
-  const SavedActivations saved = allocate_saved(ctx, env, one_layer, true);
+  const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
   const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
@@ -114,11 +120,12 @@ View MicroBatch::State::complete_hidden() {
 
 // Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
 SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
-  const SavedActivations all = allocate_saved(ctx, env, recomputed, true);
+  const SavedActivations all = allocate_saved(ctx, env, recomputed, kind_of(env.config, unit - 1), true);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
   LayerEnvironment unobserved = env;
   unobserved.observer = nullptr;
+  unobserved.routing = nullptr;
   layer_forward(ctx, unobserved, w, {x}, all,
                 allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch"), true);
   return all;
@@ -126,6 +133,8 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
 
 void MicroBatch::State::backward_layer(int layer) {
   const int unit = env.unit = layer + 1;
+  if (env.routing != nullptr && !balanced) env.balance = env.routing->gradients(ctx);
+  balanced = true;
   const auto found = layers.find(layer);
   if (found == layers.end())
     throw Error("decoder: layer " + std::to_string(layer) + " has no saved activations for backward");
@@ -135,7 +144,8 @@ void MicroBatch::State::backward_layer(int layer) {
     device::PooledMemory recomputed(*ctx.arena);
     SavedActivations saved = own.activations;
     if (recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
-    if (recompute == Recompute::selective) allocate_norms_and_h(ctx, env, recomputed, saved);
+    if (recompute == Recompute::selective)
+      allocate_norms_and_h(ctx, env, recomputed, kind_of(env.config, layer), saved);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
     weights.prefetch(unit - 1);
     if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);

@@ -54,7 +54,8 @@ TEST_P(Golden, SlotsAreFilledWithoutGaps) {
   for (const auto& [place, n] : rows) EXPECT_EQ(n, slot_extent(config, place.second).rows);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("llama3", "llama-tied", "qwen2", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(Models, Golden,
+                         testing::Values("llama3", "llama-tied", "qwen2", "qwen3", "mixtral", "wide-moe"));
 
 TEST(Parameters, OrderIsThatOfTheComputation) {
   const std::vector<Parameter> table = parameter_table(small());
@@ -92,6 +93,18 @@ TEST(Parameters, Counts) {
   config.tie_word_embeddings = true;
   EXPECT_EQ(parameter_count(parameter_table(config)), linears + 5 * 32 + 48 * 32);
   EXPECT_EQ(training_flops_per_token(config, parameter_table(config)), 6.0 * static_cast<double>(linears + 48 * 32));
+}
+
+// A token computes with 2 of 8 experts in both layers.
+TEST(Parameters, FlopsAreThoseOfActiveExperts) {
+  hf::ModelConfig config = small();
+  const double dense = training_flops_per_token(config, parameter_table(config));
+  config.experts = hf::ExpertsConfig{.count = 8, .per_token = 2, .intermediate_size = 24};
+  const double replaced = 6.0 * 2 * 3 * 80 * 32, active = 6.0 * 2 * (2 * 3 * 24 * 32 + 8 * 32);
+  EXPECT_EQ(training_flops_per_token(config, parameter_table(config)), dense - replaced + active);
+  config.experts->per_token = 8;
+  EXPECT_EQ(training_flops_per_token(config, parameter_table(config)),
+            dense - replaced + 6.0 * 2 * (8 * 3 * 24 * 32 + 8 * 32));
 }
 
 // The small model with adapters on k and v of layer 0 and on everything of layer 1.

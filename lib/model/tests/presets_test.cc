@@ -25,7 +25,7 @@ std::int64_t size_of(const std::string& name) {
 
 TEST_F(Presets, EveryOneIsAModel) {
   const std::vector<std::string> names = preset_names();
-  EXPECT_GE(names.size(), 9U);
+  EXPECT_GE(names.size(), 13U);
   for (const std::string& name : names) EXPECT_GT(size_of(name), 0) << name;
 }
 
@@ -36,6 +36,8 @@ TEST_F(Presets, Sizes) {
   EXPECT_EQ(size_of("mistral-7b"), 7248023552);
   EXPECT_EQ(size_of("qwen2.5-0.5b"), 494032768);
   EXPECT_EQ(size_of("qwen3-0.6b"), 596049920);
+  EXPECT_EQ(size_of("mixtral-8x7b"), 46702792704);
+  EXPECT_EQ(size_of("qwen3-30b-a3b"), 30532122624);
 }
 
 TEST_F(Presets, LinearsOfTheDemoAreAllEligible) {

@@ -7,6 +7,7 @@
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
+#include "fp8/ops/route.h"
 
 namespace fp8::ops {
 namespace {
@@ -110,6 +111,57 @@ void embedding_gradient(benchmark::State& state) {
   set_rate(state, "bytes/s", 10.0 * kRows * kWidth);
 }
 
+// Routes of `experts` experts, `each` of them for a token, and rows of experts of the width of the model.
+struct Experts {
+  Host host;
+  Tensor logits, probabilities, log_sums, chosen, weights, rows, tokens, counts;
+  Routes routes;
+
+  Experts(std::int64_t m, std::int64_t experts, std::int64_t each)
+      : logits(DType::f32, {m, experts}),
+        probabilities(DType::f32, {m, experts}),
+        log_sums(DType::f32, {m}),
+        chosen(DType::i32, {m, each}),
+        weights(DType::f32, {m, each}),
+        rows(DType::i32, {m, each}),
+        tokens(DType::i32, {m * each}),
+        counts(DType::i32, {experts}),
+        routes{probabilities.view(), log_sums.view(), chosen.view(), weights.view(),
+               rows.view(),          tokens.view(),   counts.view()} {
+    for (std::int64_t i = 0; i < logits.view().size(); ++i)
+      logits.as<float>()[i] = std::sin(static_cast<float>(i) * 1.7f);
+    route_forward(host.context, logits.view(), {}, routes);
+  }
+};
+
+void route(benchmark::State& state) {
+  const Experts e(state.range(0), state.range(1), state.range(2));
+  for (auto _ : state) route_forward(e.host.context, e.logits.view(), {}, e.routes);
+  set_rate(state, "tokens/s", static_cast<double>(state.range(0)));
+}
+
+void route_gradient(benchmark::State& state) {
+  const Experts e(state.range(0), state.range(1), state.range(2));
+  for (auto _ : state) route_backward(e.host.context, e.weights.view(), e.routes, true, {}, e.logits.view());
+  set_rate(state, "tokens/s", static_cast<double>(state.range(0)));
+}
+
+void rows_of_experts(benchmark::State& state, bool backward) {
+  const Experts e(kRows, state.range(0), state.range(1));
+  const std::int64_t n = e.tokens.view().size();
+  const Tensor x = filled({kRows, kWidth}), y = filled({n, kWidth}), addend(DType::f32, {kRows, kWidth});
+  for (auto _ : state) {
+    if (backward) {
+      combine_rows_backward(e.host.context, x.view(), y.view(), e.routes, y.view(), e.weights.view());
+      sum_rows(e.host.context, y.view(), e.routes, addend.view(), x.view());
+    } else {
+      gather_rows(e.host.context, x.view(), e.routes.tokens, y.view());
+      combine_rows(e.host.context, y.view(), e.routes, x.view());
+    }
+  }
+  set_rate(state, "B/s", static_cast<double>((backward ? 4 * n + 4 * kRows : 3 * n + 2 * kRows) * kWidth * 2));
+}
+
 BENCHMARK_CAPTURE(attention, forward, false)->UseRealTime();
 BENCHMARK_CAPTURE(attention, backward, true)->UseRealTime();
 BENCHMARK(norm_forward)->UseRealTime();
@@ -119,6 +171,10 @@ BENCHMARK_CAPTURE(swiglu, backward, true)->UseRealTime();
 BENCHMARK_CAPTURE(cross_entropy_50304, loss, false)->UseRealTime();
 BENCHMARK_CAPTURE(cross_entropy_50304, gradient, true)->UseRealTime();
 BENCHMARK(embedding_gradient)->UseRealTime();
+BENCHMARK(route)->Args({kRows, 8, 2})->Args({kRows, 32, 4})->Args({1 << 16, 128, 8})->UseRealTime();
+BENCHMARK(route_gradient)->Args({kRows, 8, 2})->Args({kRows, 32, 4})->Args({1 << 16, 128, 8})->UseRealTime();
+BENCHMARK_CAPTURE(rows_of_experts, forward, false)->Args({8, 2})->Args({32, 4})->UseRealTime();
+BENCHMARK_CAPTURE(rows_of_experts, backward, true)->Args({8, 2})->Args({32, 4})->UseRealTime();
 
 }  // namespace
 }  // namespace fp8::ops

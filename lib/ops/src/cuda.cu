@@ -8,6 +8,8 @@
 #include "fp8/device/cuda.h"
 #include "norm.cuh"
 #include "rope.cuh"
+#include "route.cuh"
+#include "route_rows.cuh"
 
 namespace fp8::ops::cuda {
 
@@ -69,6 +71,34 @@ void rope(const Context& ctx, const View& x, const View& cos, const View& sin, b
 
 void dropout(const Context& ctx, const View& x, const Dropout& drop, const View& out) {
   dropout_cuda(CudaLauncher(ctx), x, drop, out);
+}
+
+void route_forward(const Context& ctx, const View& logits, const RouteOptions& options, const Routes& routes,
+                   const View& scratch) {
+  route_forward_cuda(CudaLauncher(ctx), logits, options, routes, scratch);
+}
+
+void add_route_sums(const Context& ctx, const Routes& routes, const View& sums, const View& scratch) {
+  add_route_sums_cuda(CudaLauncher(ctx), routes, sums, scratch);
+}
+
+void route_backward(const Context& ctx, const View& dweights, const Routes& routes, bool normalize,
+                    const BalanceGradients& balance, const View& dlogits) {
+  route_backward_cuda(CudaLauncher(ctx), dweights, routes, normalize, balance, dlogits);
+}
+
+void gather_rows(const Context& ctx, const View& x, const View& tokens, const View& out) {
+  gather_rows_cuda(CudaLauncher(ctx), x, tokens, out);
+}
+
+void combine_rows_backward(const Context& ctx, const View& dout, const View& y, const Routes& routes, const View& dy,
+                           const View& dweights) {
+  combine_rows_backward_cuda(CudaLauncher(ctx), dout, y, routes, dy, dweights);
+}
+
+void add_experts(const Context& ctx, const char* name, const View& from, const Routes& routes, const View& weights,
+                 const View& addend, const View& out) {
+  add_experts_cuda(CudaLauncher(ctx), name, from, routes, weights, addend, out);
 }
 
 void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,

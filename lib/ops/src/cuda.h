@@ -12,6 +12,7 @@
 #include "fp8/ops/amax.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/dropout.h"
+#include "fp8/ops/route.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::ops::cuda {
@@ -30,6 +31,14 @@ inline std::int64_t column_blocks(std::int64_t rows, std::int64_t columns) {
 /// partial sums are few beside the rows, and there are several for each multiprocessor of any device.
 inline std::int64_t norm_blocks(std::int64_t rows, std::int64_t columns) {
   return std::clamp<std::int64_t>(std::min(divide_up(rows * columns, 1 << 16), rows), 1, 512);
+}
+
+/// Most blocks of tokens that are routed.
+inline constexpr std::int64_t kRouteBlocks = 256;
+
+/// Number of blocks of tokens that are routed.
+inline std::int64_t route_blocks(std::int64_t tokens) {
+  return std::clamp<std::int64_t>(divide_up(tokens, 32), 1, kRouteBlocks);
 }
 
 /// y = norm(sum), sum = x + delta; with an empty delta sum is x.
@@ -60,6 +69,21 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
 
 /// See bias_backward; `partial` f32 [column_blocks, N] is scratch.
 void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial);
+
+/// See fp8/ops/route.h; `scratch` is i32 [route_blocks, E] and f64 [route_blocks, E + 2].
+void route_forward(const Context& ctx, const View& logits, const RouteOptions& options, const Routes& routes,
+                   const View& scratch);
+void add_route_sums(const Context& ctx, const Routes& routes, const View& sums, const View& scratch);
+void route_backward(const Context& ctx, const View& dweights, const Routes& routes, bool normalize,
+                    const BalanceGradients& balance, const View& dlogits);
+void gather_rows(const Context& ctx, const View& x, const View& tokens, const View& out);
+void combine_rows_backward(const Context& ctx, const View& dout, const View& y, const Routes& routes, const View& dy,
+                           const View& dweights);
+
+/// combine_rows() and sum_rows(): out = sum of rows of `from`, with the weights, and then the addend, unless these are
+/// empty.
+void add_experts(const Context& ctx, const char* name, const View& from, const Routes& routes, const View& weights,
+                 const View& addend, const View& out);
 
 /// Scratch memory of attention_backward, contiguous.
 struct AttentionScratch {

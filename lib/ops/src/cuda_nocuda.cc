@@ -27,6 +27,18 @@ void cross_entropy(const Context&, const View&, const View&, const View&, float,
 void rope_tables(const Context&, std::span<const float>, const View&, const View&) { no_cuda(); }
 void rope(const Context&, const View&, const View&, const View&, bool) { no_cuda(); }
 void dropout(const Context&, const View&, const Dropout&, const View&) { no_cuda(); }
+void route_forward(const Context&, const View&, const RouteOptions&, const Routes&, const View&) { no_cuda(); }
+void add_route_sums(const Context&, const Routes&, const View&, const View&) { no_cuda(); }
+void route_backward(const Context&, const View&, const Routes&, bool, const BalanceGradients&, const View&) {
+  no_cuda();
+}
+void gather_rows(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void combine_rows_backward(const Context&, const View&, const View&, const Routes&, const View&, const View&) {
+  no_cuda();
+}
+void add_experts(const Context&, const char*, const View&, const Routes&, const View&, const View&, const View&) {
+  no_cuda();
+}
 void attention_documents(const Context&, const Documents&, const DocumentTables&) { no_cuda(); }
 void transpose(const Context&, const View&, const View&) { no_cuda(); }
 void attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&, const View&,

@@ -127,17 +127,6 @@ void norm_backward(const NormGradient<T>& row, std::int64_t n) {
   }
 }
 
-template <class T>
-float maximum(const T* x, std::int64_t n) {
-  float m = to_float(x[0]);
-#pragma omp simd reduction(max : m)
-  for (std::int64_t c = 0; c < n; ++c) {
-    const float v = to_float(x[c]);
-    m = v > m ? v : m;
-  }
-  return m;
-}
-
 // Sum of exp(x - shift): chunks in f32, their sums in f64, so that the error does not grow with the vocabulary.
 template <class T>
 double sum_of_exp(const T* x, std::int64_t n, float shift) {
@@ -158,7 +147,7 @@ float cross_entropy(T* x, std::int64_t n, std::int32_t target, float scale, bool
     if (backward) std::fill(x, x + n, from_float<T>(0.0f));
     return 0.0f;
   }
-  const float shift = maximum(x, n);
+  const float shift = lane_max(n, [=](std::int64_t c) { return to_float(x[c]); });
   const double sum = sum_of_exp(x, n, shift);
   const float difference = to_float(x[target]) - shift;
   const auto inverse = static_cast<float>(1.0 / sum);

@@ -78,6 +78,18 @@ FP8_HD inline float silu(float x) {
   return x / (1.0f + exp_for<T>(-x));
 }
 
+/// The largest of f(0) ... f(n - 1), n > 0; one that is NaN counts only if it is the first. f has no side effects.
+template <class F>
+inline float lane_max(std::int64_t n, F f) {
+  float m = f(0);
+#pragma omp simd reduction(max : m)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float v = f(i);
+    m = v > m ? v : m;
+  }
+  return m;
+}
+
 /// f(0) + ... + f(n - 1) in f32, in an order that does not depend on the width of vectors: f(i) is added to lane i %
 /// 32, then the upper half of the lanes to the lower, five times. f has no side effects.
 template <class F>

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "fp8/base/error.h"
+#include "fp8/base/round.h"
 #include "fp8/device/philox.h"
 #include "fp8/device/profile.h"
 #include "fp8/linear/linear.h"
@@ -116,18 +117,36 @@ class TimedLinear {
   gemm::Engine engine_;
 };
 
-// The projections of each slot of one layer, in row order, with their compute precision.
-std::map<Slot, std::vector<linear::Part>> parts_of(const BenchOptions& options) {
+// The projections of a slot of one layer, or of one expert, in row order.
+struct Linear {
+  std::vector<linear::Part> parts;  // with their compute precision
+  std::int64_t rows = 0, inputs = 0;
+  std::int64_t count = 0;  // how many there are in the model
+};
+
+// The rows that an expert has if all have the same number, padded as they are for FP8.
+std::int64_t rows_of_expert(const hf::ExpertsConfig& experts, std::int64_t tokens) {
+  return round_up(divide_up(tokens * experts.per_token, experts.count), 16);
+}
+
+std::map<Slot, Linear> linears_of(const BenchOptions& options) {
   std::vector<model::Parameter> table = model::parameter_table(options.model);
   model::PrecisionRules precisions;
   precisions.recipe = options.recipe;
   model::assign_precisions(table, precisions);
-  std::map<Slot, std::vector<linear::Part>> parts;
+  std::map<Slot, Linear> linears;
   for (const model::Parameter& p : table) {
-    if (p.unit == 1 && p.role == model::ParameterRole::linear)
-      parts[p.slot].push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+    if (p.role != model::ParameterRole::linear || p.expert > 0) continue;
+    Linear& linear = linears[p.slot];
+    const bool expert = p.expert == 0;
+    if (p.slot_row == 0) linear.count += expert ? options.model.experts->count : 1;
+    const bool first = p.slot_row == 0 ? linear.parts.empty() : linear.parts.back().end == p.slot_row;
+    if (!first) continue;  // the other layers have the same
+    linear.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8});
+    linear.rows = expert ? rows_of_expert(*options.model.experts, options.tokens) : options.tokens;
+    linear.inputs = p.cols();
   }
-  return parts;
+  return linears;
 }
 
 const char* name_of(Slot slot) {
@@ -140,6 +159,10 @@ const char* name_of(Slot slot) {
       return "gate,up";
     case Slot::down:
       return "down";
+    case Slot::experts_gate_up:
+      return "expert gate,up";
+    case Slot::experts_down:
+      return "expert down";
     default:
       return "linear";
   }
@@ -149,15 +172,14 @@ const char* name_of(Slot slot) {
 
 std::vector<ProductResult> time_products(const device::Device& device, const BenchOptions& options) {
   std::vector<ProductResult> results;
-  for (const auto& [slot, parts] : parts_of(options)) {
-    const std::int64_t k = model::slot_extent(options.model, slot).cols;
-    TimedLinear timed(device, parts, options.tokens, k, options.recipe);
+  for (const auto& [slot, linear] : linears_of(options)) {
+    TimedLinear timed(device, linear.parts, linear.rows, linear.inputs, options.recipe);
     for (const Pass pass : {kForward, kDgrad, kWgrad, kBackward}) {
       ProductResult r;
       r.linear = name_of(slot), r.pass = kPasses[pass];
-      r.m = options.tokens, r.n = parts.back().end, r.k = k;
-      r.products = pass == kBackward ? 2 : 1, r.layers = options.model.num_hidden_layers;
-      for (const linear::Part& part : parts) r.fp8 = r.fp8 || part.fp8;
+      r.m = linear.rows, r.n = linear.parts.back().end, r.k = linear.inputs;
+      r.products = pass == kBackward ? 2 : 1, r.layers = linear.count;
+      for (const linear::Part& part : linear.parts) r.fp8 = r.fp8 || part.fp8;
       if (pass == kWgrad && !options.recipe->wgrad.dy.fp8()) r.fp8 = false;
       if (options.progress) options.progress(r.linear + " " + r.pass);
       timed.measure(pass, options.seconds, r);

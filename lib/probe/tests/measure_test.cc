@@ -220,6 +220,24 @@ TEST_F(Bench, MeasuresEveryPassAndStepsOnTheHost) {
   EXPECT_EQ(o.get_object("steps", "report").get_int("length", "steps"), 32);
 }
 
+TEST_F(Bench, MeasuresOneExpertOfTheMeanNumberOfRows) {
+  options_.model = hf::parse_config(model::read_model_config("qwen3-moe-tiny"), "qwen3-moe-tiny");
+  options_.steps = 0;
+  std::map<std::string, ProductResult> of;
+  for (const ProductResult& p : bench(options_).products)
+    if (p.pass == "forward") of[p.linear] = p;
+  ASSERT_EQ(of.size(), 6u);
+  EXPECT_EQ(of["q,k,v"].layers, 3);
+  EXPECT_EQ(of["q,k,v"].m, 32);
+  EXPECT_EQ(of["gate,up"].layers, 1);
+  EXPECT_EQ(of["gate,up"].n, 2 * 192);
+  EXPECT_EQ(of["expert gate,up"].layers, 2 * 8);
+  EXPECT_EQ(of["expert gate,up"].m, 16) << "32 tokens x 3 of 8 experts, in sixteens";
+  EXPECT_EQ(of["expert gate,up"].n, 2 * 48);
+  EXPECT_EQ(of["expert down"].k, 48);
+  EXPECT_EQ(of["expert down"].n, 64);
+}
+
 TEST_F(Bench, ReportsAreAtomicAndNotOverwritten) {
   const json::Value report = json::object({{"type", "bench"}});
   save_report(at("r.json"), false, report);

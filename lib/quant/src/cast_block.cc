@@ -169,6 +169,8 @@ struct BlockCast {
 View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,
                            ContractionAxis contract) {
   constexpr std::int64_t kSquares = 4;  // cuBLASLt's alignment of the rows of scales of squares
+  const bool reads_more = ctx.device == device::DeviceType::cuda && granularity == Granularity::block1x128;
+  const std::int64_t step = reads_more ? kDeviceRows : 1;
   constexpr std::string_view kCategory = "fp8 codes";
   const BlockExtent block = block_extent(granularity);
   const bool last = contract == ContractionAxis::last;
@@ -182,7 +184,8 @@ View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t c
   // The host writes scales in the order of the matrix.
   if (last && ctx.device == device::DeviceType::host)
     return tensor::allocate(ctx, DType::f32, {others, blocks}, kCategory);
-  return turned(tensor::allocate(ctx, DType::f32, {blocks, others}, kCategory), last);
+  return turned(tensor::allocate(ctx, DType::f32, {blocks, round_up(others, step)}, kCategory).columns(0, others),
+                last);
 }
 
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options) {

@@ -13,6 +13,7 @@
 #include "fp8/dtype/dispatch.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
+#include "own_amax.h"
 
 namespace fp8::quant {
 namespace {
@@ -85,6 +86,7 @@ CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity,
     *scale = *options.amax.as<float>();
   else
     amax(ctx, x, granularity, contract, scales, skips_nan(options.rule));
+  if (granularity == Granularity::tensor && !known.amax.empty()) raise(*known.amax.as<float>(), *scale);
   for (std::int64_t i = 0; i < scales.size(); ++i) scale[i] = scale_of(scale[i]);
   if (granularity == Granularity::tensor)
     return cast_rows<Grid>(pieces_of<T>(x), out, [&](std::int64_t) { return OneScale{*scale}; });
@@ -201,6 +203,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   require_matrix(ctx, x, "quantize");
   require_known(ctx, cast, options);
   if (!cast.fp8()) return high_precision(x, contract);
+  if (options.known.own_amax) return quantize(ctx, x, cast, contract, options_of_cast(options));
   if (!unit_columns(x)) return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
   if (on_device(ctx)) {
     dtype::max_of(cast.format);  // throws unless FP8

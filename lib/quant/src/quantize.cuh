@@ -6,6 +6,7 @@
 #include "cast_block.h"
 #include "decode.cuh"
 #include "fp8/base/round.h"
+#include "own_amax.h"
 
 namespace fp8::quant {
 
@@ -31,7 +32,11 @@ inline Quantized allocate_quantized(const Context& ctx, const View& x, const Cas
                ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
                : tensor::allocate(ctx, dtype::DType::f32, {count}, kCategory);
   };
-  return {.codes = allocate_codes(ctx, x.shape[0], x.shape[1], contract),
+  const bool last = contract == ContractionAxis::last;
+  const std::int64_t step = cast.granularity == Granularity::block1x128 ? kDeviceRows : 1;
+  const View codes =
+      allocate_codes(ctx, round_up(x.shape[0], last ? step : 1), round_up(x.shape[1], last ? 1 : step), contract);
+  return {.codes = last ? codes.rows(0, x.shape[0]) : codes.columns(0, x.shape[1]),
           .format = cast.format,
           .granularity = cast.granularity,
           .contract = contract,
@@ -165,7 +170,8 @@ void fold_cuda(const Context& ctx, Quantized& q, bool power_of_2) {
 }
 
 template <class Launcher>
-QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
+QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given) {
+  const CastOptions options = options_of_cast(given);
   QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last, options.known), .first = {}};
   KnownScale of_first = options.known;  // a scale of the whole matrix is that of `last`
   if (casts.shared() && casts.last.granularity == Granularity::tensor)

@@ -88,5 +88,31 @@ TEST(HistoryCuda, KnownScalesEqualTheHosts) {
   }
 }
 
+// The scale follows from the tensor itself, and its amax is recorded.
+TEST(HistoryCuda, OwnAmaxesEqualTheHosts) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Matrix x(type, 5, 257, Layout::strided_rows);
+    x.set(3, 4, std::numeric_limits<float>::quiet_NaN());
+    x.set(4, 256, -24.0f);
+    device::Arena arena(std::size_t{1} << 22, device::DeviceType::host);
+    Context context;
+    context.device = device::DeviceType::cuda;
+    context.arena = &arena;
+    Host host;
+    const Tensor scale(DType::f32, {1}), there(DType::f32, {1}), here(DType::f32, {1});
+    const Cast cast{DType::e5m2, Granularity::tensor};
+    CastOptions options{.rule = ScaleRule::delayed};
+    options.known = {scale.view(), scale.view(), there.view(), true};
+    const QuantizedPair bytes = quantize_cuda<Launcher>(context, x.view, {cast, cast}, options);
+    options.known.amax = here.view();
+    const QuantizedPair on_host = quantize_both(host.context, x.view, {cast, cast}, options);
+    expect_same(bytes.last, on_host.last);
+    expect_same(bytes.first, on_host.first);
+    EXPECT_EQ(*bytes.first.scale.as<float>(), current_scale(24, dtype::max_of(DType::e5m2), false));
+    EXPECT_EQ(*there.as<float>(), 24.0f);
+    EXPECT_EQ(*here.as<float>(), 24.0f);
+  }
+}
+
 }  // namespace
 }  // namespace fp8::quant

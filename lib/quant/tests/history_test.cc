@@ -89,6 +89,12 @@ struct Known {
   Tensor memory;
 };
 
+Tensor filled_amax(float value) {
+  Tensor t(DType::f32, {1});
+  *t.as<float>() = value;
+  return t;
+}
+
 // Codes are those of cast_to_bytes() with the same scale, and the amax is that of amax().
 TEST(KnownScale, CodesAndAmaxInOnePass) {
   for (const DType type : {DType::f32, DType::bf16})
@@ -135,6 +141,70 @@ TEST(KnownScale, WithoutAnAmaxNothingIsRecorded) {
   const Cast row{DType::e4m3, Granularity::row};
   EXPECT_EQ(error_of([&] { quantize(host.context, x.view, row, ContractionAxis::last, {.known = slot}); }),
             "quantize: a known scale is one number for a whole tensor");
+}
+
+// With own_amax the codes are those of the recipe current, the scale given is not read, and the amax is recorded.
+TEST(KnownScale, OwnAmaxCastsAsCurrentDoes) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first})
+      for (const bool power_of_2 : {false, true})
+        for (const bool given : {false, true}) {
+          Matrix x(type, 130, 300, layout);
+          x.set(129, 299, -24.0f);
+          x.set(7, 7, kNan);
+          Host host;
+          const Known known(kNan, 0.5f);
+          KnownScale slot = known.slot();
+          slot.own_amax = true;
+          const Tensor amax = filled_amax(24.0f);
+          CastOptions of_delayed{.power_of_2 = power_of_2, .rule = ScaleRule::delayed, .known = slot},
+              of_current{.power_of_2 = power_of_2, .rule = ScaleRule::current};
+          if (given) of_delayed.amax = amax.view();
+          const QuantizedPair delayed = quantize_both(host.context, x.view, {kE4m3, kE5m2}, of_delayed),
+                              current = quantize_both(host.context, x.view, {kE4m3, kE5m2}, of_current);
+          for (const auto& [a, b] : {std::pair{delayed.last, current.last}, {delayed.first, current.first}}) {
+            EXPECT_EQ(*a.scale.as<float>(), *b.scale.as<float>());
+            EXPECT_EQ(*a.inverse_scale.as<float>(), *b.inverse_scale.as<float>());
+            for (std::int64_t i = 0; i < a.codes.size(); ++i)
+              ASSERT_EQ(a.codes.as<Bf16>()[i].bits, b.codes.as<Bf16>()[i].bits) << i;
+          }
+          EXPECT_EQ(known.amax(), 24.0f);
+          quantize(host.context, Matrix(type, 2, 2, layout).view, kE4m3, ContractionAxis::last, of_delayed);
+          EXPECT_EQ(known.amax(), 24.0f) << "the larger amax stays";
+        }
+}
+
+// A tensor that saw no rows in a step has no amax. A tensor of zeros has the amax 0, which is none as well.
+TEST(History, WithoutAnAmaxKeepsScaleAndHistory) {
+  for (const bool zeros : {false, true}) {
+    const Tensor amax(DType::f32, {1}), history(DType::f32, {1, 4}), scale(DType::f32, {1}), inverse(DType::f32, {1});
+    const ScaleSlots slots{amax.view(), history.view(), scale.view(), inverse.view()};
+    const DelayedRule rule = delayed_rule(DType::e4m3, 0, AmaxAlgorithm::max);
+    for (const float a : {7.0f, 14.0f}) {
+      *amax.as<float>() = a;
+      update_scales({}, slots, rule, nullptr);
+    }
+    const std::vector<float> before(history.as<float>(), history.as<float>() + 4);
+    EXPECT_EQ(before, (std::vector<float>{0, 0, 7, 14}));
+    EXPECT_EQ(*scale.as<float>(), 32.0f);
+    for (int step = 0; step < 5; ++step) {
+      if (zeros) {
+        Host host;
+        const Tensor x(DType::bf16, {4, 16});
+        const KnownScale known{scale.view(), inverse.view(), amax.view()};
+        quantize(host.context, x.view(), kE4m3, ContractionAxis::last, {.rule = ScaleRule::delayed, .known = known});
+      }
+      EXPECT_EQ(*amax.as<float>(), 0.0f);
+      update_scales({}, slots, rule, nullptr);
+      EXPECT_EQ(std::vector<float>(history.as<float>(), history.as<float>() + 4), before);
+      EXPECT_EQ(*scale.as<float>(), 32.0f);
+      EXPECT_EQ(*inverse.as<float>(), 1.0f / 32);
+    }
+    *amax.as<float>() = 3.5f;  // the history goes on from where it was
+    update_scales({}, slots, rule, nullptr);
+    EXPECT_EQ(std::vector<float>(history.as<float>(), history.as<float>() + 4), (std::vector<float>{0, 7, 14, 3.5f}));
+    EXPECT_EQ(*scale.as<float>(), 32.0f);
+  }
 }
 
 }  // namespace

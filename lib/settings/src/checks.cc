@@ -91,6 +91,23 @@ void check_statistics(const RunConfig& c) {
                 cli::flag_name("fuse-projections") + " does not compute");
 }
 
+void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
+  if (model.experts) {
+    if (c.ep > model.experts->count)
+      throw Error(cli::flag_name("ep") + " " + std::to_string(c.ep) + ": " + c.model + " has " +
+                  std::to_string(model.experts->count) + " experts, and each part needs one");
+    return;
+  }
+  for (const auto& [name, wanted] : {std::pair("ep", c.ep > 1), {"aux-loss", c.aux_loss > 0}, {"z-loss", c.z_loss > 0}})
+    if (wanted) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
+}
+
+std::string note_of_expert_rows(const RunConfig& c) {
+  return c.ep == 1 && c.expert_rows != RunConfig().expert_rows
+             ? cli::flag_name("expert-rows") + ": no effect with " + cli::flag_name("ep") + " 1"
+             : "";
+}
+
 void check_settings(const RunConfig& c) {
   check_lora_settings(c);
   check_statistics(c);

@@ -87,6 +87,19 @@ PrecisionConfig precision_under(const EvalConfig& config, const std::string& rec
   return one;
 }
 
+PrecisionConfig precision_of_routes(const InspectConfig& config) {
+  const bool exact = config.routes == kExactRecipe;
+  const bool fp8 = !exact && config.routes != kPlainRecipe;
+  PrecisionConfig p = precision_under(config, fp8 ? config.routes : kPlainRecipe);
+  if (fp8) {
+    p.given.emplace_back("recipe");
+    return p;
+  }
+  p.precision = exact ? Precision::fp32 : Precision::bf16;
+  p.activations = exact ? DType::f32 : DType::bf16;
+  return p;
+}
+
 json::Value phase_of(const PrecisionConfig& precision) {
   Config config;
   config.precision = precision;

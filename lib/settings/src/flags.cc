@@ -123,7 +123,7 @@ void check_bisection(const Arguments& a) {
       throw Error(flag_name(flag.name) + ": not together with " + flag_name("bisect") +
                   "; its lists of flags may have it");
   for (const char* flag :
-       {"layers", "blocks", "sensitivity", "batches", "recommend", "recommend-recipe", "top", "output"})
+       {"layers", "blocks", "routes", "sensitivity", "batches", "recommend", "recommend-recipe", "top", "output"})
     if (a.has(flag)) throw Error(flag_name(flag) + ": not together with " + flag_name("bisect"));
 }
 
@@ -209,6 +209,10 @@ InspectConfig inspect_config(const Arguments& a) {
   c.precision.precision = Precision::fp8;
   read_recipes(a, false, c);
   check_recommendation(a, c);
+  if (a.has("routes")) {
+    known_recipe(c.routes, "routes", {kPlainRecipe, kExactRecipe});
+    check_precision(precision_of_routes(c));
+  }
   if (a.has("bisect"))
     c.bisection = {precision_side("bisect", a.text("bisect")), precision_side("against", a.text("against")),
                    a.has("bound") ? std::optional(a.real("bound")) : std::nullopt};

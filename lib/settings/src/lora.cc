@@ -40,6 +40,16 @@ std::string new_adapters(const LoraSettings& s) {
   return s.rslora ? "rslora" : "";
 }
 
+// The rows of an expert differ with the mesh, and with them the elements that dropout would leave out; PEFT refuses
+// dropout of experts too. `source`: what the adapters come from.
+void check_dropout(const hf::LoraConfig& lora, const std::string& source, const hf::ModelConfig& model) {
+  if (lora.dropout == 0 || !model.experts) return;
+  for (const std::string& module : lora.targets)
+    if (module.find(".experts.") != std::string::npos)
+      throw Error(source + ": " + module + ": adapters of experts have no dropout; use " +
+                  cli::flag_name("lora-dropout") + " 0, or " + cli::flag_name("lora-targets") + " without experts");
+}
+
 }  // namespace
 
 void check_lora_settings(const RunConfig& c) {
@@ -86,6 +96,7 @@ std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& s, const hf::Mode
     throw Error(cli::flag_name("lora-dropout") + ": needs " + cli::flag_name("lora-rank") + " or " +
                 cli::flag_name("lora"));
   if (lora && s.dropout) lora->dropout = *s.dropout;
+  if (lora) check_dropout(*lora, s.dropout ? cli::flag_name("lora-dropout") : folder ? s.folder : path, model);
   return lora;
 }
 

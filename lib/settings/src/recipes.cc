@@ -7,9 +7,11 @@
 
 namespace fp8::settings {
 
-std::string known_recipe(const std::string& name, const std::string& flag) {
+std::string known_recipe(const std::string& name, const std::string& flag, const std::vector<std::string>& more) {
   if (std::ranges::find(quant::recipes(), name, &quant::Recipe::name) != quant::recipes().end()) return name;
+  if (std::ranges::find(more, name) != more.end()) return name;
   std::string all;
+  for (const std::string& one : more) all += (all.empty() ? "" : ", ") + one;
   for (const quant::Recipe& r : quant::recipes()) all += (all.empty() ? "" : ", ") + std::string(r.name);
   throw Error(cli::flag_name(flag) + ": '" + name + "' is not one of " + all);
 }

@@ -82,8 +82,9 @@ inline double as_typed(float x) {
 // The parts of all lists, which are separated by commas.
 std::vector<std::string> parts_of(const std::vector<std::string>& lists);
 
-// The name of a recipe. Throws Error naming the flag if there is none of that name.
-std::string known_recipe(const std::string& name, const std::string& flag = "recipe");
+// The name of a recipe, or one of `more`. Throws Error naming the flag if there is none of that name.
+std::string known_recipe(const std::string& name, const std::string& flag = "recipe",
+                         const std::vector<std::string>& more = {});
 // Adds GLOB=NAME to the recipes of linears; false if `text` has no such form.
 bool add_linear_recipe(const std::string& text, PrecisionConfig& precision);
 // Sets the recipe to the last of the values of --recipe without a GLOB, and adds those with one.

@@ -121,6 +121,13 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
+// The precisions with which the routes of recipes are compared.
+std::vector<std::string> compared_names() {
+  std::vector<std::string> names = recipe_names();
+  names.insert(names.begin(), {kPlainRecipe, kExactRecipe});
+  return names;
+}
+
 // The recipes of FP8. fp8-eval and fp8-inspect read their own, see eval_config() and inspect_config().
 void add_recipe(Rows& rows) {
   std::vector<std::string> names = recipe_names(), lists = names, compared;
@@ -300,6 +307,12 @@ void add_optimizer(Rows& rows) {
        choice("moments", "fp32", stored, "format of AdamW's moments (bf16: rounded stochastically)", &R::moments)});
 }
 
+void add_experts(Rows& rows) {
+  add(rows, "Experts", kStep, Resume::named,
+      {real("aux-loss", "0", 0, 1e6, "factor of the loss that balances the load of experts; 0: none", &R::aux_loss),
+       real("z-loss", "0", 0, 1e6, "factor of the loss that keeps the logits of routers small; 0: none", &R::z_loss)});
+}
+
 void read_targets(const Arguments& a, RunConfig& c) { c.lora.targets = parts_of(a.list("lora-targets")); }
 
 json::Value recorded_targets(const Config& c, const ResolvedRun&) {
@@ -343,6 +356,10 @@ void add_sharding(Rows& rows) {
       {whole("dp-replicate", "1", 1, "copies of the sharded parameters, each for a part of the samples",
              &R::dp_replicate),
        whole("dp-shard", "", 1, "ranks that share a copy of the parameters [all ranks / --dp-replicate]", &R::dp_shard),
+       whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &R::ep),
+       real("expert-rows", "2", 1, 1e6,
+            "with --ep: rows that a layer's experts hold on a rank, as a multiple of the mean; more run in passes",
+            &R::expert_rows),
        choice("reduce-dtype", "f32", {{"f32", DType::f32}, {"bf16", DType::bf16}},
               "format in which gradients travel between ranks; they are added in f32", &R::reduce),
        choice("zero", "3", {{"1", 1}, {"2", 2}, {"3", 3}},
@@ -462,6 +479,10 @@ void add_evaluation(Rows& rows) {
        whole("step", "1", 1, "step of a run whose batch is read, from 1", &InspectConfig::step),
        text("layers", "GLOB", "report only linears whose name matches", &InspectConfig::layers).is(FlagKind::list),
        toggle("blocks", "", "add the spread of the figures over rows or blocks", &InspectConfig::blocks),
+       text("routes", "NAME",
+            "share of the tokens that other experts get under each recipe than in bf16, in fp32 or under a recipe",
+            &InspectConfig::routes)
+           .suggests(compared_names()),
        toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient",
               &InspectConfig::sensitivity),
        whole("batches", "1", 1, "batches of --sensitivity and --recommend, from --step on", &InspectConfig::batches),
@@ -472,7 +493,7 @@ void add_evaluation(Rows& rows) {
        text("recommend-recipe", "NAME", "with --recommend: recipe of these linears, instead of bf16",
             &InspectConfig::recommend_recipe)
            .suggests(recipe_names()),
-       whole("top", "0", 0, "rows of each table of operands and sensitivities, the worst; 0: all", &InspectConfig::top),
+       whole("top", "0", 0, "rows of each table, the worst; 0: all", &InspectConfig::top),
        text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against"),
        text("against", "FLAGS", "with --bisect: the flags of precision of B"),
        real("bound", "", 0, 1e6,
@@ -499,8 +520,8 @@ const std::vector<Setting>& all_settings() {
   static const Rows rows = [] {
     Rows all;
     for (const auto& part :
-         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_selection, add_optimizer, add_lora,
-          add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation})
+         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_selection, add_optimizer, add_experts,
+          add_lora, add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation})
       part(all);
     std::vector<std::string>& names = std::ranges::find(all, "change", flag_name_of)->flag.suggestions;
     for (const Setting& s : all)

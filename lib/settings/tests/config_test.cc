@@ -225,7 +225,7 @@ TEST(Flags, ChangesAreNamedByFlags) {
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
       "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, decay-steps, "
-      "weight-decay, betas, eps, clip, master, moments, lora-dropout, steps";
+      "weight-decay, betas, eps, clip, master, moments, aux-loss, z-loss, lora-dropout, steps";
   for (const char* name : {"rate", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
 }
@@ -362,6 +362,8 @@ TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.beta2 = 0.9f; }), refused("--betas ([0.9,0.95], now [0.9,0.9])"));
   EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.eps = 1e-6f; }), refused("--eps (1e-08, now 1e-06)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.clip = 0; }), refused("--clip (1.0, now 0.0)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.aux_loss = 0.01; }), refused("--aux-loss (0.0, now 0.01)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.z_loss = 0.001; }), refused("--z-loss (0.0, now 0.001)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.master = DType::bf16; }), refused("--master (\"fp32\", now \"bf16\")"));
   EXPECT_EQ(difference([](RunConfig& c) { c.moments = DType::bf16; }), refused("--moments (\"fp32\", now \"bf16\")"));
   EXPECT_EQ(difference([](RunConfig& c) {

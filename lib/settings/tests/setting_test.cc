@@ -53,7 +53,7 @@ std::string sample(const cli::Flag& flag) {
   if (texts.contains(flag.name)) return texts.at(flag.name);
   if (flag.kind == FlagKind::choice)
     return flag.choices.back() == flag.default_text ? flag.choices.front() : flag.choices.back();
-  if (flag.kind == FlagKind::real) return "0.5";
+  if (flag.kind == FlagKind::real) return flag.min.value_or(0) < 0.5 ? "0.5" : "2.5";
   if (flag.kind == FlagKind::interval) return "7";
   if (flag.kind == FlagKind::integer)
     return std::to_string(flag.default_text.empty() ? static_cast<std::int64_t>(*flag.min) + 3

@@ -77,27 +77,28 @@ void ParameterStore::trace_given(int unit) {
     const View& whole = mesh_.shards().size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-      trace_->given.push_back({number, digest_of_values(ctx_, whole.rows(p.slot_row, p.slot_row + p.rows()))});
+      trace_->given.push_back({number, digest_of_values(ctx_, s.rows_of(whole, p))});
     }
   }
 }
 
 // The gradients of a unit as they are reduced: later micro-batches arrive apart and are added.
 std::vector<ParameterStore::Reduced> ParameterStore::reduced_of(Reducing& r, int unit) const {
-  const std::int64_t ranks = mesh_.shards().size();
   std::vector<Reduced> all;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     if (!s.trainable) continue;
+    const std::int64_t ranks = s.shards->size();
     std::int64_t first = 0;
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
       const std::int64_t own = o.rows.count(), cols = s.extent.cols;
-      Reduced one{{o.gradient, r.slot[i].rows(p.slot_row, p.slot_row + p.rows())}, {}, {}, p.rows(), cols};
+      Reduced one{s.shards, {o.gradient, s.rows_of(r.slot[i], p)}, {}, {}, p.rows(), cols};
       if (r.add && own > 0) one.f32.mine = r.incoming[i].rows(first, first + own);
-      if (options_.reduce != DType::f32) {
-        one.sent = r.sent[i].rows(p.slot_row * cols, (p.slot_row + p.rows()) * cols);
+      if (options_.reduce != DType::f32 && ranks > 1) {
+        const std::int64_t row = p.slot_row - s.first_row;
+        one.sent = r.sent[i].rows(row * cols, (row + p.rows()) * cols);
         one.terms = r.terms[i].rows(ranks * first * cols, ranks * (first + own) * cols).reshaped({ranks, own * cols});
       }
       first += own;
@@ -111,8 +112,7 @@ void ParameterStore::gradients_done(int unit) {
   if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
   const bool last = micro_ + 1 == micro_count_;
   if (ctx_.dry) return;
-  comm::Communicator& group = mesh_.shards();
-  if (group.size() == 1) return last ? start_replica_sums(unit) : void();
+  if (mesh_.shards().size() == 1) return last ? start_replica_sums(unit) : void();
   if (options_.zero == 1 && !last) return;
   const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
   Reducing& r = reducing(unit);
@@ -121,33 +121,34 @@ void ParameterStore::gradients_done(int unit) {
   const std::vector<Reduced> all = reduced_of(r, unit);
   if (all.empty()) return;
   r.unit = unit;
-  std::vector<Sharded> tensors;
+  ByGroup tensors;
   for (const Reduced& one : all) {
-    const bool narrow = options_.reduce != DType::f32;
+    const bool narrow = !one.sent.empty();
     r.bytes += tensor::bytes_of(narrow ? one.sent : one.f32.whole);
     if (!narrow) {
-      tensors.push_back(one.f32);
+      tensors.add(*one.group, one.f32);
       continue;
     }
     ops::copy(ctx_, one.f32.whole, one.sent);
     std::vector<std::int64_t> parts;
-    for (int rank = 0; rank < group.size(); ++rank)
-      parts.push_back(rows_of(one.rows, rank, group.size()).count() * one.cols);
-    r.exchanges.push_back(start_exchange(group, one.sent, one.terms, parts));
+    for (int rank = 0; rank < one.group->size(); ++rank)
+      parts.push_back(rows_of(one.rows, rank, one.group->size()).count() * one.cols);
+    r.exchanges.push_back(start_exchange(*one.group, one.sent, one.terms, parts));
   }
-  if (!tensors.empty()) r.request = start_reduce_scatters(group, tensors);
+  r.requests = tensors.start(start_reduce_scatters);
 }
 
 void ParameterStore::finish(const Context& ctx, Reducing& r) {
   if (r.unit < 0) return;
   {
     const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(r.bytes, 0));
-    r.request.wait();
+    for (comm::Request& request : r.requests) request.wait();
+    r.requests.clear();
     for (comm::Request& exchange : r.exchanges) exchange.wait();
   }
   if (!std::exchange(r.exchanges, {}).empty()) {
     for (const Reduced& one : reduced_of(r, r.unit))
-      if (one.f32.mine.size() > 0) ops::sum_terms(ctx, one.terms, one.f32.mine);
+      if (!one.terms.empty() && one.f32.mine.size() > 0) ops::sum_terms(ctx, one.terms, one.f32.mine);
   }
   if (r.add) {
     for (std::size_t i = 0; i < kSlots; ++i) {
@@ -249,7 +250,10 @@ void ParameterStore::visit_gradients(const Context& ctx,
     {
       const device::Timer timer(ctx, device::Work::communication, "gather gradient",
                                 static_cast<double>(tensor::bytes_of(whole)));
-      start_gather(mesh_.shards(), o.gradient, whole).wait();
+      std::vector<std::int64_t> bytes;
+      for (int shard = 0; shard < mesh_.shards().size(); ++shard)
+        bytes.push_back(4 * rows_on(p, shard).count() * p.cols());
+      mesh_.shards().start_all_gather(bytes_at(o.gradient), static_cast<std::byte*>(whole.data), bytes).wait();
     }
     if (comm::is_writer(mesh_.all())) visit(p, whole);
   }

@@ -48,6 +48,16 @@ ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const Mode
       decoder(spec.config, spec.decoder()),
       store(ctx, mesh, spec.config, spec.table, spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
+  if (!spec.config.experts) return;
+  const quant::Recipe* const recipe = spec.store.fp8.recipe;
+  experts.emplace(
+      ctx, spec.config,
+      [this, recipe](int layer, std::int64_t first_expert, std::span<const std::int64_t> first, bool backward) {
+        if (recipe == nullptr) return std::int64_t{0};
+        return model::planned_experts_fp8(store.table(), *recipe, layer, first_expert, first, decoder.options(),
+                                          backward)
+            .gemms;
+      });
 }
 
 ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const MemoryPlan& plan)
@@ -59,6 +69,7 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch) {
   there.tokens = copy(batch.tokens);
   there.targets = copy(batch.targets);
   there.documents.start = copy(batch.documents.start);
+  there.lengths = copy(batch.lengths);
   return there;
 }
 
@@ -73,7 +84,11 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
   const auto batch_of = [&](const BatchShape& shape) {
     const View v = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {shape.sequences, shape.length});
     const auto [count, longest] = shape.documents;
-    return on_device(ctx, {v, v, shape.sequences, shape.length, {count > 0 ? v : View{}, count, longest}});
+    model::Batch batch{v, v, shape.sequences, shape.length, {count > 0 ? v : View{}, count, longest}};
+    if (count > 0) batch.lengths = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {shape.sequences});
+    batch = on_device(ctx, batch);
+    if (dry.experts) batch.routing = &*dry.experts;
+    return batch;
   };
   const auto losses_of = [&](const BatchShape& shape) {
     return tensor::allocate(ctx, DType::f32, {shape.sequences * shape.length}, "activations");
@@ -102,6 +117,7 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
     }
     dry.store.set_dropout({});
   };
+  if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.visit_gradients(ctx, {});
   run();
   if (dry.store.needs_calibration()) {

@@ -25,6 +25,12 @@ constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block12
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
+// The linears of experts in a slot, by number; null: the slot has one linear.
+std::vector<linear::Weight>* linears_of(UnitWeights& w, model::Slot slot) {
+  if (slot == model::Slot::experts_gate_up) return &w.experts_gate_up;
+  return slot == model::Slot::experts_down ? &w.experts_down : nullptr;
+}
+
 View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
   return matrix.empty() ? View{} : matrix.rows(first, first + count);
 }
@@ -35,6 +41,9 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
                                std::vector<model::Parameter> table, const StoreOptions& options)
     : ctx_(ctx), mesh_(mesh), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
+  if (config.experts) expert_count_ = config.experts->count;
+  if (expert_count_ > 0 && mesh_.experts().size() > 1)
+    exchange_.emplace(mesh_.experts(), expert_count_, options_.expert_rows);
   frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
   build_slots();
   build_adapters();
@@ -53,19 +62,19 @@ void ParameterStore::build_slots() {
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const model::Parameter& p = table_[i];
     SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
-    const bool first = s.parameters.empty();
-    s.trainable = p.trainable;
+    const bool first = s.shards == nullptr;
+    s.shards = p.expert < 0 ? &mesh_.shards() : &mesh_.expert_shards();
     s.fp8 = precision_of(p);  // all parameters of a slot have the same
     s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
+    if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding)) add_part(s, p, static_cast<int>(i));
+    shards_[i].number = static_cast<int>(i);
+    shards_[i].rows = rows_on(p, mesh_.shards().rank());
+    shards_[i].scale = -1;
+    if (!has_expert(p.expert)) continue;
+    if (s.parameters.empty()) s.first_row = p.slot_row;
+    s.trainable = p.trainable;
     s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(static_cast<int>(i));
-    if (p.fused)
-      s.parts.back().end = p.slot_row + p.rows();
-    else if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding))
-      s.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, static_cast<int>(i)});
-    shards_[i].number = static_cast<int>(i);
-    shards_[i].rows = rows_of(p.rows(), mesh_.shards().rank(), mesh_.shards().size());
-    shards_[i].scale = -1;
     s.own_rows += shards_[i].rows.count();
   }
   for (auto& unit : slots_)
@@ -73,8 +82,30 @@ void ParameterStore::build_slots() {
       if (!s.parameters.empty()) s.form = form_of(s);
 }
 
+// The rows of a parameter that a rank of mesh().shards() has. The ranks that share experts are adjacent.
+RowRange ParameterStore::rows_on(const model::Parameter& p, int shard) const {
+  if (p.expert < 0) return rows_of(p.rows(), shard, mesh_.shards().size());
+  const int ranks = mesh_.experts().size();
+  const RowRange experts = experts_of(shard % ranks);
+  if (p.expert < experts.begin || p.expert >= experts.end) return {};
+  return rows_of(p.rows(), shard / ranks, mesh_.expert_shards().size());
+}
+
+void ParameterStore::add_part(SlotState& s, const model::Parameter& p, int number) {
+  const std::int64_t end = p.slot_row + p.rows();
+  if (s.linears.empty() || s.linears.back().expert != p.expert)
+    s.linears.push_back({p.expert, p.slot_row, end, s.parts.size(), s.parts.size(), -1, {}});
+  if (p.fused)
+    s.parts.back().end = end;
+  else
+    s.parts.push_back({p.slot_row, end, p.fp8, p.gemms, number});
+  s.linears.back().end = end;
+  s.linears.back().last_part = s.parts.size();
+}
+
 linear::LinearPrecision ParameterStore::precision_of(const model::Parameter& p) const {
   linear::LinearPrecision fp8 = options_.fp8;
+  if (p.expert >= 0) fp8.amax_reducer = nullptr;  // ranks without rows of the expert would not take part
   if (fp8.recipe == nullptr || p.recipe == nullptr) return fp8;
   fp8.recipe = p.recipe;
   fp8.options.power_of_2 = options_.power_of_2.value_or(p.recipe->power_of_2);
@@ -106,7 +137,8 @@ void ParameterStore::build_adapters() {
         const auto found = std::ranges::find(linear.parameters, weight, [this](int n) -> const std::string& {
           return table_[static_cast<std::size_t>(n)].name;
         });
-        a.parts.push_back(linear.parts.at(static_cast<std::size_t>(found - linear.parameters.begin())));
+        const model::Parameter& p = table_[static_cast<std::size_t>(*found)];
+        a.parts.push_back({p.slot_row, p.slot_row + p.rows(), p.fp8, p.gemms, *found});
       }
     }
 }
@@ -170,10 +202,14 @@ void ParameterStore::allocate_factors(const Context& ctx, SlotState& s) {
   s.factors = blocks ? allocate(ctx, DType::f32, {rows, columns}, "frozen weights")
                      : allocate(ctx, DType::f32, {rows}, "frozen weights");
   std::int64_t first = 0;
-  for (std::size_t i = 0; i < s.parts.size(); ++i) {
-    const std::int64_t last = first + rows_for(s.parts[i]);
-    shards_[static_cast<std::size_t>(s.parameters[i])].factors = s.factors.rows(first, last);
-    first = last;
+  for (SlotLinear& l : s.linears) {
+    l.factors.begin = first;
+    for (std::size_t i = l.first_part; i < l.last_part; ++i) {
+      const std::int64_t last = first + rows_for(s.parts[i]);
+      shards_[static_cast<std::size_t>(s.parts[i].number)].factors = s.factors.rows(first, last);
+      first = last;
+    }
+    l.factors.end = first;
   }
 }
 
@@ -225,20 +261,20 @@ void ParameterStore::allocate_buffers(const Context& ctx) {
       const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
       if (!s.present()) continue;
       const bool vector = is_vector(table_[static_cast<std::size_t>(s.parameters.front())]);
+      const bool gathers = s.shards->size() > 1;
       View& whole = gathered_[buffer_of(unit, keep)].slot[i];
-      if (whole.empty()) whole = matrix(ctx, types[i], rows[i], s.extent.cols, vector, "gathered weights");
+      if (gathers && whole.empty()) whole = matrix(ctx, types[i], rows[i], s.extent.cols, vector, "gathered weights");
       View& row_scales = gathered_[buffer_of(unit, keep)].row_scales[i];
-      if (s.form == WeightForm::single_copy && row_scales.empty())
+      if (gathers && s.form == WeightForm::single_copy && row_scales.empty())
         row_scales = allocate(ctx, DType::f32, {rows[i]}, "gathered weights");
       if (!options_.training || !s.trainable) continue;
       Reducing& r = reducing_[buffer_of(unit, whole_gradients)];
       if (r.slot[i].empty()) r.slot[i] = matrix(ctx, DType::f32, rows[i], s.extent.cols, vector, "gradient buffers");
       if (options_.several_micro_batches && !whole_gradients && r.incoming[i].empty() && own_rows[i] > 0)
         r.incoming[i] = matrix(ctx, DType::f32, own_rows[i], s.extent.cols, vector, "gradient buffers");
-      if (options_.reduce == DType::f32 || !r.sent[i].empty()) continue;
+      if (options_.reduce == DType::f32 || s.shards->size() == 1 || !r.sent[i].empty()) continue;
       r.sent[i] = allocate(ctx, DType::bf16, {rows[i] * s.extent.cols}, "gradient buffers");
-      r.terms[i] =
-          allocate(ctx, DType::bf16, {mesh_.shards().size() * own_rows[i] * s.extent.cols}, "gradient buffers");
+      r.terms[i] = allocate(ctx, DType::bf16, {s.shards->size() * own_rows[i] * s.extent.cols}, "gradient buffers");
     }
   }
 }
@@ -294,6 +330,19 @@ void ParameterStore::set_column_factors(const View& factors) {
     for (SlotState& s : unit) s.fp8.column_factors = factors;
 }
 
+void ParameterStore::ByGroup::add(comm::Communicator& group, const Sharded& tensor) {
+  auto found = std::ranges::find(groups_, &group, &decltype(groups_)::value_type::first);
+  if (found == groups_.end()) found = groups_.insert(found, {&group, {}});
+  found->second.push_back(tensor);
+}
+
+std::vector<comm::Request> ParameterStore::ByGroup::start(comm::Request (*operation)(comm::Communicator&,
+                                                                                     std::span<const Sharded>)) const {
+  std::vector<comm::Request> requests;
+  for (const auto& [group, tensors] : groups_) requests.push_back(operation(*group, tensors));
+  return requests;
+}
+
 ParameterStore::Gathered& ParameterStore::gathered(int unit) { return gathered_[buffer_of(unit, keeps_gathered())]; }
 
 // The buffer of a slot as what is gathered in it: codes, or compute weights.
@@ -311,40 +360,38 @@ void ParameterStore::prefetch(int unit) {
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
   const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
-  g.request = {};
+  g.requests.clear();
   g.unit = unit;
   g.bytes = 0;
-  std::vector<Sharded> tensors;
+  ByGroup tensors;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
-    if (!s.trainable && g.frozen == unit) continue;
+    if (s.shards == nullptr || s.shards->size() == 1 || (!s.trainable && g.frozen == unit)) continue;
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
-      const View whole = gathered_slot(unit, i).rows(p.slot_row, p.slot_row + p.rows());
+      const View whole = s.rows_of(gathered_slot(unit, i), p);
       g.bytes += tensor::bytes_of(whole);
-      tensors.push_back({s.codes() ? o.codes : o.compute_weight, whole});
-      if (s.form == WeightForm::single_copy)
-        tensors.push_back({o.row_scales, g.row_scales[i].rows(p.slot_row, p.slot_row + p.rows())});
+      tensors.add(*s.shards, {s.codes() ? o.codes : o.compute_weight, whole});
+      if (s.form == WeightForm::single_copy) tensors.add(*s.shards, {o.row_scales, s.rows_of(g.row_scales[i], p)});
     }
   }
-  if (!tensors.empty()) g.request = start_gathers(mesh_.shards(), tensors);
+  g.requests = tensors.start(start_gathers);
   g.frozen = unit;
 }
 
 UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
   prefetch(unit);
-  const bool alone = mesh_.shards().size() == 1;
-  if (!alone && !ctx_.dry) {
+  if (mesh_.shards().size() > 1 && !ctx_.dry) {
     Gathered& g = gathered(unit);
     const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
-    g.request.wait();
+    for (comm::Request& request : g.requests) request.wait();
   }
   UnitWeights w;
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const auto whole = [&](std::size_t i) {
     if (!slots[i].present()) return View{};
-    if (!alone) return gathered_slot(unit, i);
+    if (slots[i].shards->size() > 1) return gathered_slot(unit, i);
     return slots[i].codes() ? slots[i].codes_shard : slots[i].compute_shard;
   };
   const auto bias_of = [&](std::size_t i) {
@@ -359,30 +406,36 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     const bool linear = !s.parts.empty() && !s.adapters;
     if (!linear || unit == 0) w.plain[i] = whole(i);
     if (!linear) continue;
-    w.matmul[i] =
-        prepare_weight(ctx, s, whole(i), alone ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), pass);
+    std::vector<linear::Weight> weights = prepare_weights(
+        ctx, s, {whole(i), s.shards->size() == 1 ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), {}},
+        pass);
+    if (std::vector<linear::Weight>* const each = linears_of(w, static_cast<model::Slot>(i)))
+      *each = std::move(weights);
+    else
+      w.matmul[i] = std::move(weights.front());
   }
   w.down_before = needed_of_down(unit - 1, pass);
-  for (const model::AdaptedSlot& at : model::kAdaptedSlots)
-    w.matmul[static_cast<std::size_t>(at.linear)].adapters = adapters_of(unit, at, w.vector(at.a), w.vector(at.b));
+  for (const model::AdaptedSlot& at : model::kAdaptedSlots) add_adapters(unit, at, w);
   return w;
 }
 
 linear::NeededAmaxes ParameterStore::needed_of_down(int unit, model::Pass pass) const {
   if (unit < 1 || pass != model::Pass::backward || calibrating_) return {};
   const SlotState& s = slots_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::Slot::down)];
-  return linear::needed_amaxes(s.fp8, s.parts, known_scales(s, pass));
+  return s.present() ? linear::needed_amaxes(s.fp8, s.parts, known_scales(s, s.linears.front(), pass))
+                     : linear::NeededAmaxes{};
 }
 
-std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::AdaptedSlot& at, const View& a,
-                                                         const View& b) const {
+// Each adapter belongs to one linear of its slot, and its part begins in that.
+void ParameterStore::add_adapters(int unit, const model::AdaptedSlot& at, UnitWeights& weights) const {
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const SlotState &of_a = slots[static_cast<std::size_t>(at.a)], &of_b = slots[static_cast<std::size_t>(at.b)];
-  const auto rows = [this](const View& matrix, int number) {
-    const model::Parameter& p = table_[static_cast<std::size_t>(number)];
-    return matrix.rows(p.slot_row, p.slot_row + p.rows());
+  const std::vector<SlotLinear>& linears = slots[static_cast<std::size_t>(at.linear)].linears;
+  std::vector<linear::Weight>* const linears_of_experts = linears_of(weights, at.linear);
+  const auto rows = [&](model::Slot slot, int number) {
+    return slots[static_cast<std::size_t>(slot)].rows_of(weights.vector(slot),
+                                                         table_[static_cast<std::size_t>(number)]);
   };
-  std::vector<linear::Adapter> adapters;
   for (std::size_t i = 0; i < of_a.parameters.size(); ++i) {
     const int number = of_a.parameters[i];
     ops::Dropout dropout;
@@ -390,9 +443,15 @@ std::vector<linear::Adapter> ParameterStore::adapters_of(int unit, const model::
       dropout = {dropout_probability_, dropout_->seed ^ kDropoutKey,
                  static_cast<std::uint64_t>(dropout_->step) << 24 | static_cast<std::uint64_t>(number),
                  dropout_->first_row};
-    adapters.push_back({of_a.parts[i], rows(a, number), rows(b, of_b.parameters[i]), adapter_scaling_, dropout});
+    linear::Part part = of_a.parts[i];
+    const auto l = std::ranges::find_if(linears, [&](const SlotLinear& each) { return part.begin < each.end; });
+    linear::Weight& weight = linears_of_experts != nullptr
+                                 ? linears_of_experts->at(static_cast<std::size_t>(l->expert - experts().begin))
+                                 : weights.matmul[static_cast<std::size_t>(at.linear)];
+    part.begin -= l->begin;
+    part.end -= l->begin;
+    weight.adapters.push_back({part, rows(at.a, number), rows(at.b, of_b.parameters[i]), adapter_scaling_, dropout});
   }
-  return adapters;
 }
 
 void ParameterStore::begin_micro_batch(int index, int count) {

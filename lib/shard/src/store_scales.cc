@@ -34,7 +34,7 @@ void ParameterStore::build_scales() {
   each(true, number_weights);
   first_input_ = next;
   each(true, [&](SlotState& s) {
-    s.input_scale = next++;
+    for (SlotLinear& l : s.linears) l.input_scale = next++;
     delayed_ = s.fp8.recipe;
   });
   first_gradient_ = next;
@@ -62,6 +62,7 @@ void ParameterStore::allocate_scales(const Context& ctx) {
       device::copy_bytes(ctx, v.data, ctx.device, ones.data(), device::DeviceType::host, v.bytes());
   has_history_.assign(ones.size(), 0);
   list_scale_states();
+  list_idle(ctx);
 }
 
 // Lists states by parameter. Each fused projection that is FP8 has its own names. Scales of frozen weights are no
@@ -69,23 +70,24 @@ void ParameterStore::allocate_scales(const Context& ctx) {
 void ParameterStore::list_scale_states() {
   for (const auto& unit : slots_)
     for (const SlotState& s : unit) {
-      if (s.input_scale < 0) continue;
-      for (std::size_t i = 0; i < s.parts.size(); ++i) {
-        if (!s.parts[i].fp8) continue;
-        const int number = s.parameters[i];
-        const std::string& weight = table_[static_cast<std::size_t>(number)].name;
-        const std::string linear = weight.substr(0, weight.rfind('.'));
-        const auto add = [&](const char* tensor, std::int64_t index) {
-          scale_states_.push_back(
-              {linear + "/" + tensor, number, scales_.rows(index, index + 1),
-               history_.rows(index - first_delayed_, index - first_delayed_ + 1).reshaped({options_.delayed.history}),
-               index});
-        };
-        const auto part = static_cast<std::int64_t>(i);
-        add("input", s.input_scale);
-        if (!frozen_) add("weight", s.first_scale + part);
-        add("grad_output", s.first_gradient_scale + part);
-      }
+      if (!s.delayed()) continue;
+      for (const SlotLinear& l : s.linears)
+        for (std::size_t i = l.first_part; i < l.last_part; ++i) {
+          if (!s.parts[i].fp8) continue;
+          const int number = s.parts[i].number;
+          const std::string& weight = table_[static_cast<std::size_t>(number)].name;
+          const std::string linear = weight.substr(0, weight.rfind('.'));
+          const auto add = [&](const char* tensor, std::int64_t index) {
+            scale_states_.push_back(
+                {linear + "/" + tensor, number, scales_.rows(index, index + 1),
+                 history_.rows(index - first_delayed_, index - first_delayed_ + 1).reshaped({options_.delayed.history}),
+                 index});
+          };
+          const auto part = static_cast<std::int64_t>(i);
+          add("input", l.input_scale);
+          if (!frozen_) add("weight", s.first_scale + part);
+          add("grad_output", s.first_gradient_scale + part);
+        }
     }
 }
 
@@ -98,22 +100,23 @@ bool ParameterStore::needs_calibration() const {
 
 quant::KnownScale ParameterStore::known_scale(std::int64_t index, bool record) const {
   return {scales_.rows(index, index + 1), inverse_scales_.rows(index, index + 1),
-          record ? amax_.rows(index, index + 1) : View{}};
+          record ? amax_.rows(index, index + 1) : View{}, unseen_[static_cast<std::size_t>(index)] != 0};
 }
 
 // Amaxes of inputs are recorded in forward, or in backward if no forward GEMM is FP8; amaxes of gradients in backward;
 // amaxes of weights from the masters, see measure_weight().
-linear::KnownScales ParameterStore::known_scales(const SlotState& s, model::Pass pass) const {
+linear::KnownScales ParameterStore::known_scales(const SlotState& s, const SlotLinear& l, model::Pass pass) const {
   linear::KnownScales known;
-  if (s.input_scale < 0) return known;
+  if (!s.delayed()) return known;
   const auto records = [&](std::int64_t index) {
     return recording_ && (!calibrating_ || has_history_[static_cast<std::size_t>(index)] == 0);
   };
-  const bool forward =
-      std::any_of(s.parts.begin(), s.parts.end(), [](const auto& p) { return p.fp8 && p.gemms.forward; });
-  known.x = known_scale(s.input_scale,
-                        pass == (forward ? model::Pass::forward : model::Pass::backward) && records(s.input_scale));
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(s.parts.size()); ++i) {
+  bool forward = false;
+  for (std::size_t i = l.first_part; i < l.last_part; ++i)
+    forward = forward || (s.parts[i].fp8 && s.parts[i].gemms.forward);
+  known.x = known_scale(l.input_scale,
+                        pass == (forward ? model::Pass::forward : model::Pass::backward) && records(l.input_scale));
+  for (auto i = static_cast<std::int64_t>(l.first_part); i < static_cast<std::int64_t>(l.last_part); ++i) {
     const std::int64_t dy = s.first_gradient_scale + i;
     known.w.push_back(known_scale(s.first_scale + i, false));
     known.dy.push_back(known_scale(dy, pass == model::Pass::backward && records(dy)));
@@ -163,20 +166,20 @@ void ParameterStore::renew_scales(const Context& ctx, const std::int32_t* skip) 
   };
   renew(first_delayed_, first_gradient_, delayed_->forward.w.format);
   renew(first_gradient_, scale_count_, delayed_->dgrad.dy.format);
+  find_unseen(ctx);
 }
 
 // The amax of the own rows of a weight, as they are cast: from the masters with FP8 all-gather, else from the
 // compute weight. Fused projections have one scale; their own rows are adjacent, and are measured together.
 void ParameterStore::measure_weight(const Context& ctx, const ParameterShard& o) {
   const SlotState& s = slot_of(o);
-  std::int64_t begin = 0, end = 0;
-  for (const int number : s.parameters) {
-    const ParameterShard& other = shards_[static_cast<std::size_t>(number)];
-    if (other.scale < o.scale) begin += other.rows.count();
-    if (other.scale <= o.scale) end += other.rows.count();
-  }
-  quant::amax(ctx, (s.codes() ? s.master_shard : s.compute_shard).rows(begin, end), quant::Granularity::tensor,
-              quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
+  const auto part = std::ranges::equal_range(
+      s.parameters, o.scale, {}, [this](int number) { return shards_[static_cast<std::size_t>(number)].scale; });
+  const ParameterShard& first = shards_[static_cast<std::size_t>(part.front())];
+  View own = s.codes() ? first.master : first.compute_weight;
+  own.shape[0] = 0;
+  for (const int number : part) own.shape[0] += shards_[static_cast<std::size_t>(number)].rows.count();
+  quant::amax(ctx, own, quant::Granularity::tensor, quant::ContractionAxis::last, amax_.rows(o.scale, o.scale + 1));
 }
 
 // The whole weight of a slot that has only codes, from the masters, in memory from the arena.
@@ -187,50 +190,9 @@ View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType
     const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
     const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
     if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
-    if (!ctx.dry) start_gather(mesh_.shards(), own, whole.rows(p.slot_row, p.slot_row + p.rows())).wait();
+    if (!ctx.dry) start_gather(*s.shards, own, s.rows_of(whole, p)).wait();
   }
   return whole;
-}
-
-// The values of stored codes, f32 in memory from the arena.
-View ParameterStore::dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const {
-  const View values = tensor::allocate(ctx, DType::f32, {s.extent.rows, s.extent.cols}, "gathered weights");
-  const device::Scope scope(*ctx.arena);
-  const linear::Weight weight = linear::prepare_codes(ctx, codes, {}, s.parts, s.fp8, model::Pass::forward);
-  for (const linear::Operand& o : weight.operands) {
-    const View part = quant::dequantize(ctx, o.codes);
-    if (!ctx.dry) ops::copy(ctx, part, values.rows(o.part.begin, o.part.end));
-  }
-  return values;
-}
-
-linear::Weight ParameterStore::prepare_weight(const Context& ctx, const SlotState& s, const View& whole,
-                                              const View& row_scales, const View& bias, model::Pass pass) {
-  const linear::KnownScales known = known_scales(s, pass);
-  const linear::LinearPrecision& fp8 = s.fp8;
-  if (calibrating_)
-    return linear::prepare(ctx, s.codes() ? gather_weight(ctx, s, options_.compute) : whole, bias, s.parts, {}, pass,
-                           known);
-  if (!s.codes()) return linear::prepare(ctx, whole, bias, s.parts, fp8, pass, known);
-  const bool observed = fp8.observer != nullptr && fp8.observer->active() && pass != model::Pass::recompute;
-  linear::Codes codes{whole, {}, {}};
-  if (s.form == WeightForm::stored_codes) {
-    codes.scales = quant::reciprocals(ctx, s.factors);
-    codes.inverse_scales = s.factors;
-    if (s.factors.rank == 2) codes.scales = codes.scales.reshaped({s.factors.shape[0], s.factors.shape[1]});
-    if (observed && ctx.device == device::DeviceType::host) codes.source = dequantized(ctx, s, codes);
-    return linear::prepare_codes(ctx, codes, bias, s.parts, fp8, pass);
-  }
-  if (observed) codes.source = gather_weight(ctx, s, options_.master);
-  if (s.form == WeightForm::single_copy) {
-    codes.scales = row_scales;
-    codes.inverse_scales = quant::reciprocals(ctx, row_scales);
-  } else {
-    const auto last = s.first_scale + static_cast<std::int64_t>(s.parts.size());
-    codes.scales = scales_.rows(s.first_scale, last);
-    codes.inverse_scales = inverse_scales_.rows(s.first_scale, last);
-  }
-  return linear::prepare_codes(ctx, codes, bias, s.parts, fp8, pass, known);
 }
 
 void ParameterStore::end_calibration(const Context& ctx) {
@@ -238,7 +200,10 @@ void ParameterStore::end_calibration(const Context& ctx) {
   if (ctx.dry) return;
   for (std::int64_t index = 0; index < scale_count_; ++index)  // the amaxes of weights are always recorded
     if (has_history_[static_cast<std::size_t>(index)] != 0) ops::zero(ctx, amax_.rows(index, index + 1));
-  if (delayed()) renew_scales(ctx, nullptr);
+  if (delayed()) {
+    forget_idle(ctx);
+    renew_scales(ctx, nullptr);
+  }
   std::fill(has_history_.begin(), has_history_.end(), char{1});
   refresh_compute_weights(ctx);
 }

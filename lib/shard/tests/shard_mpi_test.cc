@@ -3,8 +3,9 @@
 
 #include "../../comm/tests/forwarding.h"
 #include "../../comm/tests/mpi_main.h"
+#include "expert_load_cases.h"
 #include "shard_cases.h"
-#include "store_cases.h"
+#include "store_expert_cases.h"
 
 namespace fp8::shard {
 namespace {
@@ -24,6 +25,12 @@ TEST(Store, GathersAreTheWholeWeights) {
 
 TEST(Store, FusedProjectionsAreOneLinear) { check_fused(comm::Mesh(world())); }
 
+TEST(Store, Experts) { check_experts(comm::Mesh(world())); }
+
+TEST(ExpertLoad, IsThatOfAllRanks) {
+  for (const int micro_batches : {1, 3}) check_expert_load(*comm::world(), micro_batches);
+}
+
 TEST(Store, GradientsAreSumsOverRanksAndMicroBatches) {
   for (const StoreCase& c : store_cases()) {
     for (const int micro_batches : {1, 3}) check_reductions(comm::Mesh(world()), c, micro_batches);
@@ -42,6 +49,22 @@ TEST(Store, OverReplicas) {
     EXPECT_EQ(mesh.shards().size(), shards);
     EXPECT_EQ(mesh.replicas().size(), ranks / shards);
     for (const StoreCase& c : store_cases()) {
+      check_gathers(mesh, c);
+      for (const int micro_batches : {1, 3}) check_reductions(mesh, c, micro_batches);
+      check_updates(mesh, c);
+    }
+  }
+}
+
+// Experts divided over ranks, and sharded over what that leaves, or not at all.
+TEST(Store, OverRanksThatShareExperts) {
+  const int ranks = world().size();
+  for (const comm::MeshShape& shape :
+       {comm::MeshShape{1, ranks, 1, 2, 1}, {ranks / 2, 2, 1, 2, 1}, {1, ranks, 1, 3, 1}}) {
+    if (shape.ranks() != ranks || shape.dp_shard % shape.ep != 0) continue;
+    const comm::Mesh mesh(world(), shape);
+    SCOPED_TRACE("ep " + std::to_string(shape.ep) + ", replicas " + std::to_string(shape.dp_replicate));
+    for (const StoreCase& c : expert_cases()) {
       check_gathers(mesh, c);
       for (const int micro_batches : {1, 3}) check_reductions(mesh, c, micro_batches);
       check_updates(mesh, c);

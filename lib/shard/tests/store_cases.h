@@ -2,13 +2,18 @@
 /// gradients are sums over ranks and micro-batches, and an update has the bits of one rank's update.
 #pragma once
 
+#include "expert_model.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/scale.h"
-#include "small_model.h"
 
 namespace fp8::shard {
 
 using namespace test;
+
+/// odd_value() in four magnitudes, so that parameters of a slot differ in their scales, powers of two included.
+inline float spread_value(int number, std::int64_t i) {
+  return odd_value(number, i) * static_cast<float>(1 << (number % 4));
+}
 
 /// Options of a store.
 struct StoreCase {
@@ -17,10 +22,14 @@ struct StoreCase {
   bool tied = false, lm_head = false;
   quant::GemmSet gemms{};
   bool adapters = false;                     ///< without, everything is trained
-  std::vector<std::string_view> of_slots{};  ///< recipes of qkv, o, gate_up and down; empty: the recipe of the options
+  std::vector<std::string_view> of_slots{};  ///< recipes by kAdaptedSlots; empty: the recipe of the options
+  bool experts = false;
 
   /// The model.
-  hf::ModelConfig model() const { return adapters ? small_model_with_adapters() : small_model(tied); }
+  hf::ModelConfig model() const {
+    if (experts) return adapters ? small_mixture_with_adapters() : small_mixture();
+    return adapters ? small_model_with_adapters() : small_model(tied);
+  }
   /// Its parameters.
   std::vector<model::Parameter> table() const {
     std::vector<model::Parameter> all = small_table(model(), lm_head, gemms);
@@ -41,6 +50,37 @@ inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int ze
   o.zero = zero;
   o.reshard_after_forward = reshard;
   return o;
+}
+
+/// Experts in every form of a weight that is not stored as codes, and every stage.
+inline std::vector<StoreCase> expert_cases() {
+  std::vector<StoreCase> cases;
+  const auto add = [&](const std::string& name, const StoreOptions& options, bool adapters = false) {
+    cases.push_back({"experts, " + name, options, false, false, {}, adapters, {}, true});
+    cases.back().options.delayed.history = 4;
+  };
+  for (const int zero : {1, 2, 3}) {
+    const std::string stage = ", zero " + std::to_string(zero);
+    add("bf16" + stage, store_of(DType::bf16, nullptr, zero));
+    add("codes" + stage, store_of(DType::bf16, "tensorwise", zero));
+    add("bf16 travels" + stage, store_of(DType::bf16, "blockwise", zero));
+    cases.back().options.reduce = DType::bf16;
+    add("delayed codes" + stage, store_of(DType::bf16, "delayed", zero), zero == 2);
+  }
+  add("f32, no reshard", store_of(DType::f32, nullptr, 3, false), true);
+  add("rowwise", store_of(DType::bf16, "rowwise"), true);
+  add("mxfp8", store_of(DType::bf16, "mxfp8"));
+  add("delayed", store_of(DType::bf16, "delayed"));
+  cases.back().options.fp8_all_gather = false;
+  add("codes stay", store_of(DType::bf16, "current"));
+  cases.back().options.fp8_all_gather = false;
+  for (const bool adapters : {false, true}) {
+    add("single copy", store_of(DType::bf16, "rowwise", 3, adapters), adapters);
+    cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  }
+  add("recipes of linears", store_of(DType::bf16, "rowwise"));
+  cases.back().of_slots = {"tensorwise", "delayed", "current", "delayed", "delayed", "tensorwise"};
+  return cases;
 }
 
 /// Every stage, both compute formats, with and without FP8, with and without FP8 all-gather.
@@ -89,13 +129,14 @@ inline std::vector<StoreCase> store_cases() {
   cases.push_back({"f32 with adapters, no reshard", store_of(DType::f32, nullptr, 3, false), false, false, {}, true});
   cases.push_back({"single copy with adapters", store_of(DType::bf16, "rowwise"), false, false, {}, true});
   cases.back().options.fp8.recipe = &quant::with_single_copy(quant::find_recipe("rowwise"));
+  for (const StoreCase& c : expert_cases()) cases.push_back(c);
   return cases;
 }
 
 /// The whole of parameter `number` in `type`, as a master of type `master` holds it.
 inline std::vector<std::byte> whole(const model::Parameter& p, int number, DType master, DType type) {
   std::vector<float> values(static_cast<std::size_t>(p.size()));
-  for (std::int64_t i = 0; i < p.size(); ++i) values[static_cast<std::size_t>(i)] = odd_value(number, i);
+  for (std::int64_t i = 0; i < p.size(); ++i) values[static_cast<std::size_t>(i)] = spread_value(number, i);
   if (master == DType::bf16) {
     std::vector<std::byte> rounded(values.size() * 2);
     dtype::from_floats(values, DType::bf16, rounded.data());
@@ -132,9 +173,13 @@ inline void check_operand(const Context& ctx, StoreOptions o, const model::Param
   quant::CastOptions options = o.fp8.options;
   options.counts = nullptr;
   options.rule = o.fp8.recipe->scale_rule;
+  options.fold = !gathered_as_fp8;
   const tensor::Tensor one(DType::f32, {1});  // a delayed scale before the first update
   *one.as<float>() = 1.0f;
-  if (options.rule == quant::ScaleRule::delayed) options.known = {one.view(), one.view(), {}};
+  if (options.rule == quant::ScaleRule::delayed && !p.trainable)
+    options.rule = quant::ScaleRule::current;  // it follows from the weight
+  else if (options.rule == quant::ScaleRule::delayed)
+    options.known = {one.view(), one.view(), {}};
   const quant::Quantized wanted = quant::quantize(
       ctx, matrix, cast, forward ? quant::ContractionAxis::last : quant::ContractionAxis::first, options);
   if (o.fp8.recipe->single_copy && !forward) {
@@ -146,12 +191,12 @@ inline void check_operand(const Context& ctx, StoreOptions o, const model::Param
   EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
 }
 
-/// The rows of a parameter among the operands of its slot. A slot of parts outside FP8 is one operand.
-inline quant::Quantized operand_of(const linear::Weight& w, const model::Parameter& p) {
+/// Rows [begin, end) of a linear among its operands. Parts outside FP8 are one operand.
+inline quant::Quantized operand_of(const linear::Weight& w, std::int64_t begin, std::int64_t end) {
   for (const linear::Operand& o : w.operands) {
-    if (o.part.begin > p.slot_row || o.part.end < p.slot_row + p.rows()) continue;
+    if (o.part.begin > begin || o.part.end < end) continue;
     quant::Quantized q = o.codes;
-    q.codes = q.codes.rows(p.slot_row - o.part.begin, p.slot_row - o.part.begin + p.rows());
+    q.codes = q.codes.rows(begin - o.part.begin, end - o.part.begin);
     return q;
   }
   return {};
@@ -163,7 +208,7 @@ inline void check_gathers(const comm::Mesh& mesh, const StoreCase& c) {
   const hf::ModelConfig config = c.model();
   Kit kit(mesh, config, c.table(), c.options);
   EXPECT_EQ(kit.planned, kit.arena.peak());
-  kit.fill(odd_value);
+  kit.fill(spread_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int visit = 0; visit < 4 * units; ++visit) {
     const bool forward = visit / units % 2 == 0;
@@ -174,35 +219,53 @@ inline void check_gathers(const comm::Mesh& mesh, const StoreCase& c) {
     kit.store.prefetch(forward ? unit + 1 : unit - 1);
     for (const ParameterShard& o : kit.store.shards()) {
       const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
-      if (p.unit != unit) continue;
+      if (p.unit != unit || !has_parameter(kit.store, p)) continue;
       SCOPED_TRACE(p.name);
       if (p.matmul()) {
-        check_operand(kit.ctx, c.options, p, o.number, operand_of(w.of(p.slot), p), pass);
+        const std::int64_t first = linear_row(kit.store.table(), p);
+        check_operand(kit.ctx, c.options, p, o.number, operand_of(weight_of(kit.store, w, p), first, first + p.rows()),
+                      pass);
       } else {
         const DType master = p.trainable ? c.options.master : p.stored;
-        const View rows = w.vector(p.slot).rows(p.slot_row, p.slot_row + p.rows());
+        const View rows = w.vector(p.slot).rows(held_row(kit.store, p), held_row(kit.store, p) + p.rows());
         EXPECT_TRUE(bytes_of(rows) == text_of(whole(p, o.number, master, c.options.compute)));
       }
     }
   }
 }
 
-/// Writes (or adds) gradients of one micro-batch as a decoder would: units from the last to the first.
-inline void give_gradients(ParameterStore& store, int units, float factor, int micro, int count) {
+/// Writes (or adds) gradients of one micro-batch as a decoder would: units from the last to the first. `factor` is that
+/// of a parameter.
+inline void give_gradients(ParameterStore& store, int units,
+                           const std::function<float(const model::Parameter&)>& factor, int micro, int count) {
   store.begin_micro_batch(micro, count);
   for (int unit = units - 1; unit >= 0; --unit) {
     const model::UnitGradients g = store.gradient_buffers(unit);
     for (std::size_t n = 0; n < store.table().size(); ++n) {
       const model::Parameter& p = store.table()[n];
-      if (p.unit != unit || !p.trainable) continue;
-      float* to = g.of(p.slot).as<float>() + p.slot_row * p.cols();
+      if (p.unit != unit || !p.trainable || !has_parameter(store, p)) continue;
+      float* to = g.of(p.slot).as<float>() + held_row(store, p) * p.cols();
       for (std::int64_t i = 0; i < p.size(); ++i) {
-        const float value = factor * whole_value(static_cast<int>(n), i);
+        const float value = factor(p) * whole_value(static_cast<int>(n), i);
         to[i] = g.accumulate ? to[i] + value : value;
       }
     }
     store.gradients_done(unit);
   }
+}
+
+/// The same with one factor.
+inline void give_gradients(ParameterStore& store, int units, float factor, int micro, int count) {
+  give_gradients(
+      store, units, [factor](const model::Parameter&) { return factor; }, micro, count);
+}
+
+/// The sum of rank + 1 over the ranks that have a parameter.
+inline int sum_of_ranks(const ParameterStore& store, const model::Parameter& p) {
+  int sum = 0;
+  for (int rank = 0; rank < store.mesh().all().size(); ++rank)
+    if (has_parameter(store, p, rank % store.mesh().experts().size())) sum += rank + 1;
+  return sum;
 }
 
 /// Gradients are sums over ranks and micro-batches, step after step.
@@ -212,7 +275,7 @@ inline void check_reductions(const comm::Mesh& mesh, const StoreCase& c, int mic
   StoreOptions options = c.options;
   options.several_micro_batches = micro_batches > 1;
   Kit kit(mesh, config, c.table(), options);
-  kit.fill(odd_value);
+  kit.fill(spread_value);
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   for (int step = 1; step <= 2; ++step) {
     for (int m = 0; m < micro_batches; ++m) {
@@ -220,13 +283,12 @@ inline void check_reductions(const comm::Mesh& mesh, const StoreCase& c, int mic
       give_gradients(kit.store, units, static_cast<float>(factor), m, micro_batches);
     }
     kit.store.finish_gradients(kit.ctx);
-    const int ranks = mesh.all().size() * (mesh.all().size() + 1) / 2,
-              batches = micro_batches * (micro_batches + 1) / 2;
-    const auto factor = static_cast<float>(step * ranks * batches);
+    const int batches = micro_batches * (micro_batches + 1) / 2;
     double squares = 0;
     for (const ParameterShard& o : kit.store.shards()) {
       const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       SCOPED_TRACE(p.name);
+      const auto factor = static_cast<float>(step * sum_of_ranks(kit.store, p) * batches);
       if (o.rows.count() > 0) {
         EXPECT_EQ(o.gradient.empty(), !p.trainable);
       }
@@ -241,6 +303,29 @@ inline void check_reductions(const comm::Mesh& mesh, const StoreCase& c, int mic
     double sum = 0;
     kit.store.add_gradient_squares(kit.ctx, &sum);
     EXPECT_EQ(sum, squares);
+    kit.store.visit_gradients(kit.ctx, [&](const model::Parameter& p, const View& gradient) {
+      const auto factor = static_cast<float>(step * sum_of_ranks(kit.store, p) * batches);
+      const auto number = static_cast<int>(&p - kit.store.table().data());
+      int wrong = 0;
+      for (std::int64_t i = 0; i < p.size(); ++i)
+        wrong += gradient.as<float>()[i] == factor * whole_value(number, i) ? 0 : 1;
+      EXPECT_EQ(wrong, 0) << p.name;
+    });
+  }
+}
+
+/// The same adapters and operands.
+inline void check_same(const linear::Weight& a, const linear::Weight& b) {
+  ASSERT_EQ(a.adapters.size(), b.adapters.size());
+  for (std::size_t i = 0; i < a.adapters.size(); ++i) {
+    EXPECT_TRUE(bytes_of(a.adapters[i].a) == bytes_of(b.adapters[i].a));
+    EXPECT_TRUE(bytes_of(a.adapters[i].b) == bytes_of(b.adapters[i].b));
+    EXPECT_EQ(a.adapters[i].part.begin, b.adapters[i].part.begin);
+  }
+  ASSERT_EQ(a.operands.size(), b.operands.size());
+  for (std::size_t i = 0; i < a.operands.size(); ++i) {
+    EXPECT_TRUE(bytes_of(a.operands[i].codes.codes) == bytes_of(b.operands[i].codes.codes));
+    EXPECT_TRUE(bytes_of(a.operands[i].codes.inverse_scale) == bytes_of(b.operands[i].codes.inverse_scale));
   }
 }
 
@@ -253,11 +338,12 @@ inline void check_updates(const comm::Mesh& mesh, const StoreCase& c) {
   const int units = static_cast<int>(config.num_hidden_layers) + 2;
   const optim::Settings settings;
   const optim::Gate gate{.gradient_scale = 0.2f};
-  for (Kit* kit : {&many, &alone}) kit->fill(odd_value);
+  for (Kit* kit : {&many, &alone}) kit->fill(spread_value);
   for (int step = 1; step <= 2; ++step) {
-    const int ranks = mesh.all().size() * (mesh.all().size() + 1) / 2;
     give_gradients(many.store, units, static_cast<float>(mesh.all().rank() + 1), 0, 1);
-    give_gradients(alone.store, units, static_cast<float>(ranks), 0, 1);
+    give_gradients(
+        alone.store, units, [&](const model::Parameter& p) { return static_cast<float>(sum_of_ranks(many.store, p)); },
+        0, 1);
     for (Kit* kit : {&many, &alone}) {
       kit->store.finish_gradients(kit->ctx);
       kit->store.update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
@@ -282,20 +368,16 @@ inline void check_updates(const comm::Mesh& mesh, const StoreCase& c) {
     const device::Scope scope(many.arena), other(alone.arena);
     const model::UnitWeights a = many.store.unshard(many.ctx, unit, model::Pass::forward);
     const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, model::Pass::forward);
-    for (std::size_t s = 0; s < model::kSlots; ++s) {
-      EXPECT_TRUE(bytes_of(a.plain[s]) == bytes_of(b.plain[s]));
-      ASSERT_EQ(a.matmul[s].adapters.size(), b.matmul[s].adapters.size());
-      for (std::size_t i = 0; i < a.matmul[s].adapters.size(); ++i) {
-        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].a) == bytes_of(b.matmul[s].adapters[i].a));
-        EXPECT_TRUE(bytes_of(a.matmul[s].adapters[i].b) == bytes_of(b.matmul[s].adapters[i].b));
-        EXPECT_EQ(a.matmul[s].adapters[i].part.begin, b.matmul[s].adapters[i].part.begin);
+    for (const model::Parameter& p : many.store.table()) {
+      if (p.unit != unit || !has_parameter(many.store, p)) continue;
+      if (p.expert < 0) check_same(a.of(p.slot), b.of(p.slot));  // the embedding may be the head too
+      if (p.matmul()) {
+        check_same(weight_of(many.store, a, p), weight_of(alone.store, b, p));
+        continue;
       }
-      ASSERT_EQ(a.matmul[s].operands.size(), b.matmul[s].operands.size());
-      for (std::size_t i = 0; i < a.matmul[s].operands.size(); ++i) {
-        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.codes) == bytes_of(b.matmul[s].operands[i].codes.codes));
-        EXPECT_TRUE(bytes_of(a.matmul[s].operands[i].codes.inverse_scale) ==
-                    bytes_of(b.matmul[s].operands[i].codes.inverse_scale));
-      }
+      const std::int64_t row = held_row(many.store, p);
+      EXPECT_TRUE(bytes_of(a.vector(p.slot).rows(row, row + p.rows())) ==
+                  bytes_of(b.vector(p.slot).rows(p.slot_row, p.slot_row + p.rows())));
     }
   }
 }
@@ -310,9 +392,9 @@ inline void check_fused(const comm::Mesh& mesh) {
     StoreOptions options = store_of(DType::bf16, "tensorwise");
     options.fp8_all_gather = codes;
     Kit kit(mesh, config, table, options);
-    kit.fill(odd_value);
+    kit.fill(spread_value);
     Kit plain(mesh, config, table, store_of(DType::f32));  // the whole masters
-    plain.fill(odd_value);
+    plain.fill(spread_value);
     for (const int update : {0, 1}) {
       if (update == 1) {
         for (ParameterStore* store : {&kit.store, &plain.store}) {

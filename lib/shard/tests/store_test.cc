@@ -1,5 +1,5 @@
 // ParameterStore on one rank, without communication.
-#include "store_cases.h"
+#include "store_expert_cases.h"
 
 namespace fp8::shard {
 namespace {
@@ -12,6 +12,11 @@ TEST(Store, GathersAreTheWholeWeights) {
 TEST(Store, FusedProjectionsAreOneLinear) {
   const auto one = comm::solo();
   check_fused(comm::Mesh(*one));
+}
+
+TEST(Store, Experts) {
+  const auto one = comm::solo();
+  check_experts(comm::Mesh(*one));
 }
 
 TEST(Store, GradientsOfMicroBatchesAreSums) {

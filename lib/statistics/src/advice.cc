@@ -22,11 +22,24 @@ std::string count_of(std::int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+// The names of linears, those of the experts of a layer as one, each with the number of linears.
+std::vector<std::pair<std::string, std::int64_t>> kinds_of(const json::Array& linears) {
+  std::vector<std::pair<std::string, std::int64_t>> kinds;
+  for (const json::Value& v : linears) {
+    const std::string name = glob_of_experts(v.as_string());
+    const auto known = std::ranges::find(kinds, name, &std::pair<std::string, std::int64_t>::first);
+    if (known != kinds.end())
+      ++known->second;
+    else
+      kinds.emplace_back(name, 1);
+  }
+  return kinds;
+}
+
 // "a, b, c": the first whole, of the others what comes after the module that they share with it.
 std::string names_of_group(const json::Array& linears) {
   std::string text, parent;
-  for (const json::Value& v : linears) {
-    std::string name = v.as_string();
+  for (auto [name, count] : kinds_of(linears)) {
     if (name.ends_with(".weight")) name.resize(name.size() - 7);
     const std::size_t dot = name.rfind('.') + 1;
     text += text.empty() ? name : ", " + (name.substr(0, dot) == parent ? name.substr(dot) : name);
@@ -55,7 +68,8 @@ std::string nothing_hurts(const json::Object& o) {
 }
 
 void add_names(const json::Array& names, std::vector<std::string>& lines) {
-  for (const json::Value& name : names) lines.push_back("  " + terminal_safe(name.as_string()));
+  for (const auto& [name, count] : kinds_of(names))
+    lines.push_back("  " + terminal_safe(name) + (count > 1 ? " (" + count_of(count, "linear") + ")" : ""));
 }
 
 void add_recommendation(const json::Object& o, std::vector<std::string>& lines) {
@@ -76,6 +90,14 @@ void add_recommendation(const json::Object& o, std::vector<std::string>& lines) 
 }
 
 }  // namespace
+
+std::string glob_of_experts(const std::string& name) {
+  constexpr std::string_view kBefore = ".experts.";
+  const std::size_t at = name.find(kBefore);
+  if (at == std::string::npos) return name;
+  const std::size_t begin = at + kBefore.size();
+  return name.substr(0, begin) + "*" + name.substr(std::min(name.find('.', begin), name.size()));
+}
 
 std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records, std::size_t most) {
   std::vector<const json::Object*> found = of_type(records, "sensitivity");

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -78,6 +79,19 @@ float unpacked(float scale) { return scale == kNanScale ? NAN : scale; }
 Collector::Collector(comm::Communicator& host_comm, CollectorOptions options)
     : host_comm_(host_comm), options_(std::move(options)) {}
 
+bool Collector::is_expert(int linear) const {
+  return !options_.experts.empty() && options_.experts.at(static_cast<std::size_t>(linear)) != 0;
+}
+
+// In a dry run only some experts have rows: they stand for all.
+bool Collector::observes(int linear, bool dry) const {
+  if (options_.linears.at(static_cast<std::size_t>(linear)) != 0) return true;
+  if (!dry || !is_expert(linear)) return false;
+  for (std::size_t i = 0; i < options_.linears.size(); ++i)
+    if (options_.linears[i] != 0 && options_.experts[i] != 0) return true;
+  return false;
+}
+
 void Collector::begin() {
   entries_.clear();
   uses_.clear();
@@ -88,7 +102,7 @@ void Collector::begin() {
 
 void Collector::observe(const linear::Call& call, const linear::ObservedGemm& gemm) {
   const int linear = gemm.weight.part.number;
-  if (linear < 0 || options_.linears.at(static_cast<std::size_t>(linear)) == 0 || gemm.b_source.empty()) return;
+  if (linear < 0 || !observes(linear, call.ctx.dry) || gemm.b_source.empty()) return;
   const bool wgrad = gemm.role == GemmRole::wgrad;
   const Operand first = gemm.role == GemmRole::forward ? Operand::input : Operand::grad_output;
   add_operand(call, {linear, gemm.role, first}, gemm.a, gemm.a_source, gemm.repeats_input);
@@ -135,7 +149,8 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const quan
   if (entry.owner != use.gemm || entry.complete) return;
   entry.complete = weight;
   entry.shared_scales = !weight && shares_scales(call, q);
-  if (weight && use.linear % host_comm_.size() != host_comm_.rank()) return;  // another rank measures it
+  if (weight && !is_expert(use.linear) && use.linear % host_comm_.size() != host_comm_.rank())
+    return;  // another rank measures it
   if (input && !repeats) last_input_.reset();
   if (input && last_input_ && !options_.groups) {
     entry.figures += *last_input_;
@@ -178,8 +193,9 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
   engine_.matmul(ctx, high(same ? a : as_f32(ctx, a), wgrad), high(same ? b : as_f32(ctx, b), forward), reference, {});
   if (ctx.dry) return;
   std::vector<float> is = tensor::to_host<float>(ctx, product), wanted = tensor::to_host<float>(ctx, reference);
-  // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has.
-  const bool shared = wgrad && host_comm_.size() > 1;
+  // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has. Ranks
+  // without rows of an expert would not take part in a sum.
+  const bool shared = wgrad && host_comm_.size() > 1 && !is_expert(gemm.weight.part.number);
   if (shared) {
     host_comm_.all_reduce(std::span<float>(is), comm::Reduce::sum);
     host_comm_.all_reduce(std::span<float>(wanted), comm::Reduce::sum);
@@ -199,13 +215,52 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
   squares.reference += size;
 }
 
-// Combines entries and products of all ranks, which have the same ones.
+// Adds what only other ranks have observed, which linears of experts are, so that all ranks have the same entries, and
+// finds the first rank of each. The figures of an expert's weight are those of that rank alone.
+void Collector::unite() {
+  struct Observed {
+    Use use;
+    Key key;
+    gemm::GemmRole owner;
+    bool shared_scales, shared_groups;
+  };
+  static_assert(std::is_trivially_copyable_v<Observed>);
+  std::string mine;
+  for (const auto& [use, key] : uses_) {
+    const Entry& entry = entries_.at(key);
+    const Observed one{use, key, entry.owner, entry.shared_scales, entry.shared_groups};
+    mine.append(reinterpret_cast<const char*>(&one), sizeof one);
+  }
+  const std::vector<std::string> all = host_comm_.all_gather(mine);
+  std::set<Key> known;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::set<Key> of_rank;
+    for (std::size_t at = 0; at < all[rank].size(); at += sizeof(Observed)) {
+      Observed one;
+      std::memcpy(&one, all[rank].data() + at, sizeof one);
+      uses_.emplace(one.use, one.key);
+      products_.try_emplace({one.use.linear, one.use.gemm});
+      Entry& entry = entries_.try_emplace(one.key, Entry{.owner = one.owner}).first->second;
+      entry.shared_scales = one.shared_scales;
+      entry.shared_groups = one.shared_groups;
+      if (!known.contains(one.key)) entry.leads = static_cast<int>(rank) == host_comm_.rank();
+      of_rank.insert(one.key);
+      if (one.key.operand != Operand::weight || entry.leads || !is_expert(one.key.linear)) continue;
+      entry.figures = {};
+      entry.groups.clear();
+    }
+    known.merge(of_rank);
+  }
+}
+
+// Combines entries and products of all ranks.
 void Collector::reduce() {
   if (host_comm_.size() == 1) return;
+  unite();
   Packed all;
   for (const auto& [key, entry] : entries_) {
     const Figures& f = entry.figures;
-    const std::int64_t scales = entry.shared_scales && !comm::is_writer(host_comm_) ? 0 : f.scales;
+    const std::int64_t scales = entry.shared_scales && !entry.leads ? 0 : f.scales;
     for (const std::int64_t n : {f.elements, f.nonfinite, f.nonzero, f.underflowed, f.subnormal, f.saturated, scales})
       all.counts.push_back(n);
     all.counts.insert(all.counts.end(), f.exponents.begin(), f.exponents.end());

@@ -154,6 +154,20 @@ TEST_F(Layer, MicroBatchesAddUpAndAWeightCountsOnce) {
   }
 }
 
+// Only some experts have rows in a dry run, but all may have them later.
+TEST_F(Layer, ADryRunPlansForAnExpertWithoutRows) {
+  const auto peak = [&](const CollectorOptions& options) {
+    device::Arena dry;
+    ctx_.arena = &dry, ctx_.dry = true;
+    Collector c(*one_, options);
+    run(c, "rowwise");
+    return dry.peak();
+  };
+  const std::size_t observed = peak({.linears = {0, 0, 0, 1, 0, 0}});
+  EXPECT_EQ(peak({.linears = {0, 0, 0, 0, 0, 1}, .experts = {0, 0, 0, 1, 0, 1}}), observed);
+  EXPECT_LT(peak({.linears = {0, 0, 0, 0, 0, 1}, .experts = {0, 0, 0, 1, 0, 0}}), observed) << "no expert is observed";
+}
+
 TEST_F(Layer, APausedCollectorObservesNothing) {
   Collector c = collector();
   c.pause();

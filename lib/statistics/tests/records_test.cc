@@ -43,6 +43,17 @@ TEST(Tables, AGroupHasTheNamesOfItsLinears) {
             (std::vector<std::string>{"m.0.q_proj, k_proj, m.1.v_proj", "rowwise", "0.5", "0.25", "0.001"}));
 }
 
+TEST(Tables, ExpertsOfALayerHaveOneName) {
+  EXPECT_EQ(glob_of_experts("model.layers.1.mlp.experts.12.up_proj.weight"),
+            "model.layers.1.mlp.experts.*.up_proj.weight");
+  EXPECT_EQ(glob_of_experts("model.layers.1.mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight");
+  const auto rows = most_harmful_first({json::parse(
+      R"({"type":"group","linears":["m.1.experts.0.w1.weight","m.1.experts.0.w3.weight","m.1.experts.1.w1.weight",
+          "m.1.experts.1.w3.weight"],"recipe":"rowwise","loss_change":0.5,"standard_error":0.25,"p_value":0.001})",
+      "record")});
+  EXPECT_EQ(rows.at(1).front(), "m.1.experts.*.w1, w3");
+}
+
 std::vector<std::string> lines_of(const std::string& members) {
   return recommendations({json::parse(
       R"({"type":"recommendation","fp8_linears":12,"limit":0.1,"loss_change":0.02,"standard_error":0.01,)" + members +
@@ -61,6 +72,11 @@ TEST(Recommendations, AreStatedInLines) {
             (std::vector<std::string>{
                 "2 groups hurt beyond noise; those that stay raise the loss by 0.05 nats, less than 0.1",
                 "left in bf16: 1, in FP8: 12; change of the loss together 0.02 \u00b1 0.01", "  a"}));
+  EXPECT_EQ(
+      lines_of(R"("skip":["m.experts.0.w2","b","m.experts.1.w2"],"in_other_recipe":[],"hurting_groups":1,"sum":0)"),
+      (std::vector<std::string>{"1 group hurts beyond noise",
+                                "left in bf16: 3, in FP8: 12; change of the loss together 0.02 \u00b1 0.01",
+                                "  m.experts.*.w2 (2 linears)", "  b"}));
   EXPECT_EQ(lines_of(R"("skip":[],"other_recipe":"rowwise","in_other_recipe":["a","b"],"hurting_groups":1,"sum":0)"),
             (std::vector<std::string>{"1 group hurts beyond noise",
                                       "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01",

@@ -26,6 +26,13 @@ std::vector<char> observed_linears(const std::vector<model::Parameter>& table, c
   return observed;
 }
 
+statistics::CollectorOptions collector_options(const std::vector<model::Parameter>& table,
+                                               const std::vector<std::string>& globs, bool groups) {
+  statistics::CollectorOptions options{observed_linears(table, globs), std::vector<char>(table.size(), 0), groups};
+  for (std::size_t i = 0; i < table.size(); ++i) options.experts[i] = table[i].expert >= 0 ? 1 : 0;
+  return options;
+}
+
 std::function<std::string(int)> linear_names(const std::vector<model::Parameter>& table) {
   return [&table](int number) { return table[static_cast<std::size_t>(number)].name; };
 }

@@ -91,6 +91,14 @@ std::string family_of(const std::string& name) {
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
 }
 
+// The losses that balance experts, if they are asked for, and the loads of a step.
+void add_routing(const settings::RunConfig& config, const shard::RoutingResult& r, json::Object& record) {
+  if (config.aux_loss > 0) record.set("aux_loss", r.aux_loss);
+  if (config.z_loss > 0) record.set("z_loss", r.z_loss);
+  record.set("expert_load_max", r.largest_load());
+  record.set("expert_idle", r.idle());
+}
+
 }  // namespace
 
 json::Value mesh_record(const comm::MeshShape& shape) {
@@ -167,10 +175,24 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                                 {"saturated_share", share(r.casts.saturated, r.casts.elements)},
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
+  if (r.routing) add_routing(config, *r.routing, v.as_object());
   if (r.replayed) v.as_object().set("replayed", true);
   if (r.calibrated) v.as_object().set("calibrated", true);
   if (r.masked) v.as_object().set("masked", true);
   return v;
+}
+
+std::vector<json::Value> expert_records(const shard::RoutingResult& routing) {
+  std::vector<json::Value> records;
+  for (std::int64_t layer = 0; layer * routing.experts < std::ssize(routing.rows); ++layer) {
+    const std::span rows =
+        std::span(routing.rows)
+            .subspan(static_cast<std::size_t>(layer * routing.experts), static_cast<std::size_t>(routing.experts));
+    if (std::ranges::all_of(rows, [](std::int64_t n) { return n == 0; })) continue;  // a dense layer
+    records.push_back(
+        json::object({{"type", "experts"}, {"layer", layer}, {"rows", json::Array(rows.begin(), rows.end())}}));
+  }
+  return records;
 }
 
 json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::PrecisionConfig& precision,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
@@ -292,26 +293,28 @@ void report_profile(RunState& state, const RunContext& run) {
   profiler.clear();
 }
 
-// Writes what the collector observed in a step that computed. Collective.
-void record_tensors(const RunState& state, const RunContext& run) {
+// Writes what the collector observed in a step that computed, and the loads of experts. Collective.
+void record_tensors(const RunState& state, const RunContext& run, const StepResult& r) {
   const settings::RunConfig& c = run.config();
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write tensor statistics", 0);
-  const statistics::Results results = run.collector->end();
+  std::vector<json::Value> records;
+  if (run.collector != nullptr)
+    records = records_of(run.collector->end(), c.precision.recipe_text(), linear_names(run.setup.model_spec.table));
   if (!comm::is_writer(run.host_comm)) return;
   const watchdog::LocalWork local(run.host_comm.progress());
+  if (r.routing) std::ranges::move(expert_records(*r.routing), std::back_inserter(records));
   const std::int64_t step = state.position.step;
-  const auto failed =
-      TensorLog(c.out, run.held)
-          .write(step, records_of(results, c.precision.recipe_text(), linear_names(run.setup.model_spec.table)));
-  if (failed) run.journal.warn(step, *failed);
+  if (const auto failed = TensorLog(c.out, run.held).write(step, std::move(records))) run.journal.warn(step, *failed);
 }
 
 void train_step(RunState& state, const RunContext& run) {
   const settings::RunConfig& c = run.config();
   run.host_comm.progress().set_step(state.position.step + 1);
   state.evaluation.reset();
-  const bool observed = run.collector != nullptr && (state.position.step + 1) % c.stats_every == 0;
-  StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr};
+  const bool observed = (run.collector != nullptr || state.model.experts) && c.stats_every > 0 &&
+                        (state.position.step + 1) % c.stats_every == 0;
+  StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr,
+                      c.aux_loss,  c.z_loss};
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r =
       run_step(env, c, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
@@ -326,7 +329,7 @@ void train_step(RunState& state, const RunContext& run) {
   state.output_failed = end.output_failed != 0;
   state.save_interval_over = end.save_interval_over != 0;
   record_step(state, run, r, end.memory_peak);
-  if (observed && !r.masked) record_tensors(state, run);
+  if (observed && !r.masked) record_tensors(state, run, r);
   state.profiler.end_step();
   if (state.profiler.complete(state.position.step)) report_profile(state, run);
   print_step(state, run, r);
@@ -524,7 +527,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     std::optional<statistics::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
       setup.model_spec.store.fp8.observer =
-          &collector.emplace(host_comm, statistics::CollectorOptions{observed_linears(setup.model_spec.table, {})});
+          &collector.emplace(host_comm, collector_options(setup.model_spec.table, {}, false));
     const bool done = setup.position.step >= setup.last_step;
     comm::agree(host_comm, [&] {
       if (!done) check_gradients(setup);

@@ -96,7 +96,8 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   const hf::ModelConfig trained = settings::config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
-  if (!settings.as_object().contains("documents")) settings.as_object().set("documents", "joined");  // earlier versions
+  for (const auto& [key, value] : {std::pair("documents", json::Value("joined")), {"aux-loss", 0.0}, {"z-loss", 0.0}})
+    if (!settings.as_object().contains(key)) settings.as_object().set(key, value);  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
@@ -123,8 +124,10 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   s.model_spec.store.moments = c.moments;
   s.model_spec.store.reduce = c.reduce;
   s.model_spec.store.zero = c.zero;
+  s.model_spec.store.expert_rows = c.expert_rows;
   s.model_spec.store.reshard_after_forward = c.reshard_after_forward;
   s.model_spec.store.several_micro_batches = c.grad_accumulation > 1;
+  if (s.model_spec.config.experts) std::erase(c.precision.given, "tensor-stats-every");  // acts in every precision
   s.notes = std::move(model.notes);
   s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, c.precision.recipe_names()));
   return model.tokenizer;
@@ -150,6 +153,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
+  settings::check_experts(config, model);
   resolve_adapters(s, model, checkpoints.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
@@ -157,6 +161,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
+  s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
   settings::set_length(s.config.flags, s.config.seq_length);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
@@ -215,6 +220,10 @@ comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_c
                   ": does not make " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
     shape.dp_replicate = static_cast<int>(replicas);
     shape.dp_shard = static_cast<int>(shards);
+    if (shards % config.ep != 0)
+      throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " +
+                  std::to_string(shards) + ", the number of ranks that share a copy of the parameters");
+    shape.ep = static_cast<int>(config.ep);
   });
   return {host_comm, shape};
 }

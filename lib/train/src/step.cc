@@ -32,11 +32,14 @@ std::int64_t count_targets(std::span<const std::int32_t> targets) {
 }
 
 // Forward and backward over this rank's micro-batches; adds their losses.
-void forward_backward(StepEnvironment& env, const MicroBatches& batches, double total_targets) {
-  const float scale = total_targets > 0 ? static_cast<float>(1.0 / total_targets) : 0.0f;
+void forward_backward(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
+  const float scale = totals.targets > 0 ? static_cast<float>(1.0 / static_cast<double>(totals.targets)) : 0.0f;
+  if (env.model.experts)
+    env.model.experts->begin({env.aux_loss, env.z_loss, static_cast<double>(totals.tokens), &env.host_comm});
   for (std::int64_t i = 0; i < batches.count(); ++i) {
     const device::Scope scope(*env.model.ctx.arena);
-    const model::Batch batch = batches.batch(env.model.ctx, i);
+    model::Batch batch = batches.batch(env.model.ctx, i);
+    if (env.model.experts) batch.routing = &*env.model.experts;
     const View losses = tensor::allocate(env.model.ctx, DType::f32, {batch.rows()}, "activations");
     env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
     env.model.store.set_dropout(shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)});
@@ -45,6 +48,12 @@ void forward_backward(StepEnvironment& env, const MicroBatches& batches, double 
   }
   env.model.store.set_dropout({});
   env.model.store.finish_gradients(env.model.ctx);
+}
+
+void reduce(comm::Communicator& ranks, StepTotals& totals) {
+  std::array<std::int64_t, 2> sums{totals.targets, totals.tokens};
+  ranks.all_reduce(std::span<std::int64_t>(sums), comm::Reduce::sum);
+  totals = {sums[0], sums[1]};
 }
 
 void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
@@ -89,18 +98,18 @@ StepScalars read_scalars(const StepEnvironment& env) {
 
 StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<StepScalars*>(buffer.data()); }
 
-void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets) {
+void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
   env.model.store.begin_calibration();
-  forward_backward(env, batches, static_cast<double>(targets));
+  forward_backward(env, batches, totals);
   env.model.store.end_calibration(env.model.ctx);
 }
 
-Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
+Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace) {
   Computed c;
   const gemm::Counts before = env.model.engine.counts();
   clear(env);
   if (trace) env.model.store.trace_gradients(&c.trace);
-  forward_backward(env, batches, static_cast<double>(targets));
+  forward_backward(env, batches, totals);
   if (trace) env.model.store.trace_gradients(nullptr);
   c.gemms = env.model.engine.counts() - before;
   env.model.store.add_gradient_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
@@ -111,9 +120,9 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t
   return c;
 }
 
-Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace) {
+Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace) {
   if (env.collector != nullptr) env.collector->begin();
-  Computed computed = compute(env, batches, targets, trace);
+  Computed computed = compute(env, batches, totals, trace);
   if (env.collector != nullptr) env.collector->pause();
   return computed;
 }
@@ -127,6 +136,10 @@ void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::
                       std::to_string(planned) + " FP8 GEMMs in " + where,
                   Exit::fp8_missing);
   });
+}
+
+std::int64_t planned_experts(const shard::ShardedModel& model) {
+  return model.experts ? model.experts->planned_gemms() : 0;
 }
 
 gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine) {
@@ -177,6 +190,7 @@ MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int6
     targets_ = tensor::Tensor(DType::i32, {rows, length});
     if (!separate) return;
     starts_ = tensor::Tensor(DType::i32, {rows, length});
+    lengths_ = tensor::Tensor(DType::i32, {rows});
     pairs_.resize(static_cast<std::size_t>(count));
   } catch (const Error&) {
     throw Error("out of memory: the tokens of a step, " + human_bytes(static_cast<std::uint64_t>(bytes)) +
@@ -197,8 +211,17 @@ std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step,
     const std::int64_t pairs =
         sampler.batch(step, first_sample(i), sequences_, part(tokens_), part(targets_), part(starts_));
     if (!pairs_.empty()) pairs_[static_cast<std::size_t>(i)] = pairs;
+    for (std::int64_t s = 0; s < sequences_ && !lengths_.view().empty(); ++s)
+      ints_of(lengths_.view())[static_cast<std::size_t>(i * sequences_ + s)] =
+          static_cast<std::int32_t>(sampler.length_of(sampler.sample_index(step, first_sample(i) + s)));
   }
   return count_targets(ints_of(targets_.view()));
+}
+
+std::int64_t MicroBatches::tokens() const {
+  if (lengths_.view().empty()) return count_ * sequences_ * length_;
+  const std::span<std::int32_t> lengths = ints_of(lengths_.view());
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
 View MicroBatches::rows_of(const tensor::Tensor& t, std::int64_t i) const {
@@ -207,8 +230,10 @@ View MicroBatches::rows_of(const tensor::Tensor& t, std::int64_t i) const {
 
 model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
   model::Batch batch{rows_of(tokens_, i), rows_of(targets_, i), sequences_, length_};
-  if (!starts_.view().empty())
+  if (!starts_.view().empty()) {
     batch.documents = {rows_of(starts_, i), bounds_.count, bounds_.longest, pairs_[static_cast<std::size_t>(i)]};
+    batch.lengths = rows_of(lengths_, i);
+  }
   return shard::on_device(ctx, batch);
 }
 
@@ -218,17 +243,18 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   const comm::Mesh& mesh = env.model.store.mesh();
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
-  std::int64_t targets = 0;
+  StepTotals totals;
   {
     const device::Timer timer(env.model.ctx, device::Work::input_output, "read batch",
                               8.0 * static_cast<double>(mine * c.seq_length));
     comm::agree(env.host_comm,
-                [&] { targets = batches.read(sampler, position.step, mesh.data_index(), mesh.data_parts()); });
+                [&] { totals.targets = batches.read(sampler, position.step, mesh.data_index(), mesh.data_parts()); });
+    totals.tokens = batches.tokens();
   }
   r.data_seconds = seconds_since(start);
-  env.host_comm.all_reduce(std::span<std::int64_t>(&targets, 1), comm::Reduce::sum);
+  reduce(env.host_comm, totals);
   r.lr = c.schedule.rate(position.step);
-  if (targets == 0) {
+  if (totals.targets == 0) {
     r.masked = true;
     r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
     r.seconds = seconds_since(start);
@@ -236,25 +262,27 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   }
 
   r.calibrated = env.model.store.needs_calibration();
-  if (r.calibrated) calibrate(env, batches, targets);
+  if (r.calibrated) calibrate(env, batches, totals);
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
-  const Computed computed = compute_observed(env, batches, targets, r.replayed);
+  const Computed computed = compute_observed(env, batches, totals, r.replayed);
   if (r.replayed) {
     const bool recorded = env.model.store.record_amaxes(false);
     check_same_bits(env.host_comm, env.model.store.table(), position.step + 1, computed,
-                    compute(env, batches, targets, true));
+                    compute(env, batches, totals, true));
     env.model.store.record_amaxes(recorded);
   }
   update(env, c, position, r.lr);
   if (r.replayed) check_replicas(env, position.step + 1);
   const StepScalars scalars = read_scalars(env);
-  r.loss = scalars.loss / static_cast<double>(targets);
+  r.loss = scalars.loss / static_cast<double>(totals.targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
   r.skipped = scalars.gate.skip != 0;
   r.casts = scalars.step_casts;
   reduce(env, r.casts);
 
-  check_planned(env.host_comm, computed.gemms, planned.gemms, "step " + std::to_string(position.step + 1));
+  if (env.model.experts) r.routing = env.model.experts->finish();
+  check_planned(env.host_comm, computed.gemms, planned.gemms + planned_experts(env.model),
+                "step " + std::to_string(position.step + 1));
   r.gemms = sum_over_ranks(env.host_comm, computed.gemms);
   r.seconds = seconds_since(start);
   return r;
@@ -280,7 +308,9 @@ class EvaluationBatch {
       : length_(size.length),
         tokens_(DType::i32, {size.batch, size.length}),
         targets_(DType::i32, {size.batch, size.length}) {
-    if (separate) starts_ = tensor::Tensor(DType::i32, {size.batch, size.length});
+    if (!separate) return;
+    starts_ = tensor::Tensor(DType::i32, {size.batch, size.length});
+    lengths_ = tensor::Tensor(DType::i32, {size.batch});
   }
   // Reads samples [first, first + count); returns the number of their targets. Sample 0 without its targets fills up
   // `rows` samples.
@@ -293,19 +323,25 @@ class EvaluationBatch {
       pairs_ += sampler.sample(i < count ? first + i : 0, row(tokens_), row(targets_),
                                starts_.view().empty() ? std::span<std::int32_t>() : row(starts_));
       if (i >= count) std::ranges::fill(row(targets_), kIgnoredTarget);
+      if (!lengths_.view().empty())
+        ints_of(lengths_.view())[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(sampler.length_of(i < count ? first + i : 0));
     }
     return count_targets(ints_of(targets_.view().rows(0, rows)));
   }
   model::Batch batch(const Context& ctx) const {
     model::Batch batch{tokens_.view().rows(0, rows_), targets_.view().rows(0, rows_), rows_, length_};
-    if (!starts_.view().empty())
+    if (!starts_.view().empty()) {
       batch.documents = {starts_.view().rows(0, rows_), bounds_.count, bounds_.longest, pairs_};
+      batch.lengths = lengths_.view().rows(0, rows_);
+    }
     return shard::on_device(ctx, batch);
   }
 
  private:
   std::int64_t length_, rows_ = 0, pairs_ = 0;
   tensor::Tensor tokens_, targets_, starts_;  // i32 [batch, length]; starts_ may be empty
+  tensor::Tensor lengths_;                    // i32 [batch] with starts, see model::Batch::lengths
   data::DocumentBounds bounds_;
 };
 
@@ -328,7 +364,7 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
     gemms += count > 0 ? planned(rows * length) : 0;
     const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
-    const model::Batch here = read.batch(ctx);
+    model::Batch here = read.batch(ctx);
     if (model.store.needs_calibration()) {
       model.store.begin_calibration();
       model.decoder.forward(ctx, model.engine, model.store, here, losses);
@@ -336,8 +372,15 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
     }
     model.store.record_amaxes(false);
     const gemm::Counts before = model.engine.counts();
+    if (model.experts) {
+      model.experts->begin_inference();
+      here.routing = &*model.experts;
+    }
     model.decoder.forward(ctx, model.engine, model.store, here, losses);
-    if (count > 0) sum.gemms += model.engine.counts() - before;
+    if (count > 0) {
+      sum.gemms += model.engine.counts() - before;
+      gemms += planned_experts(model);
+    }
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
     sum.loss += sum_of(of_tokens);
     if (each) each(first, count, of_tokens.data());

@@ -1,90 +1,16 @@
 // Gradients on several ranks: those of the reference models, and those of one rank however the batch and the parameters
 // are divided. A communicator that loses the gradients of one rank shows that the comparison would notice.
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <optional>
 
 #include "../../comm/tests/forwarding.h"
-#include "../../comm/tests/mpi_main.h"
 #include "fp8/convert/convert.h"
-#include "fp8/convert/fit.h"
 #include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
-#include "fp8/hf/safetensors.h"
-#include "fp8/model/initialize.h"
-#include "fp8/train/run.h"
-#include "small_model.h"
+#include "gradient_files.h"
 
 namespace fp8::train {
 namespace {
-
-using namespace test;
-using dtype::DType;
-using settings::RunConfig;
-
-comm::Communicator& world() { return *comm::world(); }
-
-constexpr std::int64_t kLength = 8, kGlobalBatch = 24;
-
-// Documents of one to seven tokens of which some are no targets; `packed` into sequences.
-void write_documents(const std::string& path, bool packed) {
-  data::TokenInfo info;
-  info.vocab_size = 64, info.mask = true;
-  if (packed) info.sequence_length = kLength;
-  data::TokenWriter writer(path, info, false);
-  std::uint32_t next = 1;
-  for (int sample = 0; sample < 60; ++sample) {
-    for (std::int64_t left = kLength; left > 0;) {
-      const std::int64_t n = std::min<std::int64_t>(left, 1 + next % 7);
-      std::vector<std::uint32_t> tokens;
-      std::vector<std::uint8_t> mask;
-      for (std::int64_t i = 0; i < n; ++i) {
-        next = next * 1103515245 + 12345;
-        tokens.push_back(next >> 16 & 63), mask.push_back((next >> 24 & 3) == 0 ? 0 : 1);
-      }
-      writer.append(tokens, mask);
-      writer.end_document();
-      left -= n;
-    }
-  }
-  (void)writer.finish();
-}
-
-// Models, data and gradients of all ranks.
-class GradientFiles {
- public:
-  GradientFiles() {
-    comm::agree(world(), [&] {
-      if (world().rank() != 0) return;
-      own_.emplace();
-      (void)model::initialize(small_model(), own_->at("m.h5"), {});
-      write_tokens(own_->at("joined.h5"), 1000, 64);
-      write_documents(own_->at("separate.h5"), false);
-      write_documents(own_->at("packed.h5"), true);
-    });
-    folder_ = world().all_gather(own_ ? own_->path() : "")[0] + "/";
-  }
-  ~GradientFiles() { world().barrier(); }
-  GradientFiles(const GradientFiles&) = delete;
-  GradientFiles& operator=(const GradientFiles&) = delete;
-
-  std::string at(const std::string& name) const { return folder_ + name; }
-  // One step in fp32.
-  RunConfig config(const std::string& name) const {
-    RunConfig c;
-    c.model = at("m.h5"), c.data = at("joined.h5"), c.out = at("run-" + name), c.gradients = at(name + ".safetensors");
-    c.precision.precision = settings::Precision::fp32, c.precision.activations = DType::f32;
-    c.seq_length = kLength, c.steps = 1, c.schedule.lr = 1e-3;
-    c.flags = json::object({});
-    return c;
-  }
-
- private:
-  std::optional<TemporaryFolder> own_;  // of rank 0
-  std::string folder_;
-};
 
 // A way to divide a step.
 struct Way {
@@ -115,22 +41,6 @@ RunConfig config_of(const GradientFiles& files, const Way& way, int ranks, const
   c.zero = way.zero, c.grad_accumulation = way.accumulation, c.recompute = static_cast<model::Recompute>(way.recompute);
   c.batch_size = kGlobalBatch / ranks / way.accumulation;
   return c;
-}
-
-double metadata(const std::string& path, const std::string& key) {
-  return std::stod(hf::SafetensorsFile(path).metadata().at(key));
-}
-
-// The largest relative L2 of a gradient of `path` against those of `reference`; infinite if one is missing.
-double distance(const std::string& reference, const std::string& path) {
-  const auto names = convert::TensorNames::huggingface;
-  const convert::Fit fit = convert::fit(convert::TensorSet(reference, names), convert::TensorSet(path, names));
-  double largest = fit.tensors.empty() ? HUGE_VAL : 0;
-  for (const convert::TensorFit& t : fit.tensors) {
-    if (!t.note.empty()) return HUGE_VAL;
-    largest = std::max(largest, t.relative_l2);
-  }
-  return largest;
 }
 
 // The file with the gradients of one rank, which rank 0 makes once for each task.

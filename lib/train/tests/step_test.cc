@@ -81,13 +81,13 @@ class Step : public FolderTest {
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
     MicroBatches batches(way.micro_batches, 2, 16, false);
-    const std::int64_t targets = batches.read(sampler, 0, 0, 1);
+    const StepTotals totals{batches.read(sampler, 0, 0, 1), batches.tokens()};
     StepEnvironment env{kit, *all.one, all.scalars, all.config.seed};
-    const Computed first = compute(env, batches, targets, true);
+    const Computed first = compute(env, batches, totals, true);
     const shard::ParameterShard& o = kit.store.shards()[static_cast<std::size_t>(parameter)];
     const View& used = o.codes.empty() ? o.compute_weight : o.codes;
     static_cast<std::uint8_t*>(used.data)[element] ^= bits;
-    const Computed second = compute(env, batches, targets, true);
+    const Computed second = compute(env, batches, totals, true);
     return error_of([&] { check_same_bits(*all.one, all.table, 12, first, second); });
   }
 

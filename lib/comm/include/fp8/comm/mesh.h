@@ -26,8 +26,9 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
-/// Dimensions of a mesh; a set of them is a sum.
-enum Dimension : std::uint8_t { kDpReplicate = 1, kDpShard = 2, kPp = 4, kTp = 8 };
+/// Dimensions of a mesh; a set of them is a sum. dp_shard and tp together are also ep and the shards of experts: a set
+/// has dimensions of one of these pairs only.
+enum Dimension : std::uint8_t { kDpReplicate = 1, kDpShard = 2, kPp = 4, kTp = 8, kEp = 16, kExpertShard = 32 };
 
 /// The lowest rank that differs from `rank` only along `dimensions`, a set of Dimension: equal for the ranks of a group
 /// along them, different for different groups.
@@ -38,7 +39,8 @@ class Mesh {
  public:
   /// All ranks of `all`, which outlives the mesh, along dp_shard.
   explicit Mesh(Communicator& all);
-  /// Splits `all`, which outlives the mesh. Collective. Throws Error unless the mesh has as many ranks as `all`.
+  /// Splits `all`, which outlives the mesh. Collective. Throws Error unless the mesh has as many ranks as `all`, and ep
+  /// divides dp_shard x tp.
   Mesh(Communicator& all, const MeshShape& shape);
 
   /// Number of ranks along each dimension.
@@ -49,6 +51,10 @@ class Mesh {
   Communicator& shards() const { return *shards_; }
   /// The ranks that hold the same shard (dp_replicate).
   Communicator& replicas() const { return *replicas_; }
+  /// The ranks among which the experts of a copy are divided (ep), in the order of the experts.
+  Communicator& experts() const { return *experts_; }
+  /// The ranks among which the parameters of an expert are sharded: dp_shard x tp / ep.
+  Communicator& expert_shards() const { return *expert_shards_; }
   /// Number of this rank's part of the samples, from 0, and how many parts there are.
   int data_index() const { return all_->rank() / shape_.tp % data_parts(); }
   /// See data_index().
@@ -61,12 +67,12 @@ class Mesh {
  private:
   friend Mesh on_device(const Mesh& host, const device::Context& ctx);
   MeshShape shape_;
-  std::shared_ptr<Communicator> all_, shards_, replicas_;
+  std::shared_ptr<Communicator> all_, shards_, replicas_, experts_, expert_shards_;
 };
 
 /// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it. Throws
-/// AgreedError on GPUs if there are copies and shards and NCCL does not order the kernels of several groups (before
-/// 2.26). Collective.
+/// AgreedError on GPUs if there are copies and shards, or experts on several ranks, and NCCL does not order the kernels
+/// of several groups (before 2.26). Collective.
 Mesh on_device(const Mesh& host, const device::Context& ctx);
 
 }  // namespace fp8::comm

@@ -75,6 +75,8 @@ class Sampler {
   std::int64_t split_documents() const { return split_; }
   /// Tokens of padding that were added in one epoch; 0 if documents are joined or packed.
   std::int64_t padding() const { return padding_; }
+  /// Tokens of a sample before the padding that the sampler adds: T unless documents are separate.
+  std::int64_t length_of(std::int64_t sample) const { return separate() ? range_of(sample).count : sequence_length_; }
   /// The sample at `position` in [0, G) of `step` (from 0).
   std::int64_t sample_index(std::int64_t step, std::int64_t position) const;
   /// Samples at positions [first, first + count) of `step`: inputs and targets are [count, T], row-major. A target

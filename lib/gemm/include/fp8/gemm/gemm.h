@@ -32,8 +32,10 @@ enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
 /// scales in f32 of these shapes (block1x32: [outer, ceil(K/32)]) and any strides. Source: cuBLAS 13.1, "Narrow
 /// Precision Data Types Usage".
 enum class ScaleBlocks : std::uint8_t {
-  none,          ///< no blocks: one scale for all elements, or one for each outer index
-  block1x128,    ///< 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer]; compute capability 9.0
+  none,  ///< no blocks: one scale for all elements, or one for each outer index
+  /// 1 x 128 along K, f32 [outer, ceil(K/128)], stride [1, outer up to a multiple of 8]; that many rows of codes of A
+  /// can be read; compute capability 9.0
+  block1x128,
   block128x128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
   block1x32,     ///< 1 x 32 along K, E8M0 bytes in tiles of 128 x 4, all whole, contiguous; from 10.0 on
 };
@@ -147,8 +149,24 @@ class Engine {
   std::size_t scratch_bytes() const;
 
  private:
+  friend class VaryingRows;
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+/// While it exists, the calls of an engine are those of layers whose number of rows differs from call to call: rows of
+/// A and C, or with GemmRole::wgrad the contraction. The host then keeps few plans, of certain numbers of rows, for all
+/// of these; only the order of f32 sums may change. Its scratch bounds that of calls with fewer rows.
+class VaryingRows {
+ public:
+  /// For calls of `engine`, which outlives this.
+  explicit VaryingRows(Engine& engine);
+  ~VaryingRows();
+  VaryingRows(const VaryingRows&) = delete;
+  VaryingRows& operator=(const VaryingRows&) = delete;
+
+ private:
+  Engine& engine_;
 };
 
 /// Name and version of the library in use on the host, such as "oneDNN 2.6.3".

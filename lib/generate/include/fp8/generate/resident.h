@@ -39,6 +39,8 @@ class ResidentWeights final : public model::ParameterAccess {
   int fp8_linears() const { return fp8_linears_; }
 
  private:
+  void count(const linear::Weight& weight);
+
   std::vector<model::UnitWeights> units_;
   double bytes_ = 0;
   int fp8_linears_ = 0;

@@ -1,8 +1,8 @@
 /// A decoder's configuration: Hugging Face's config.json, with the keys of transformers 4 or 5, read into one canonical
 /// struct, every number checked, and written back with the keys of transformers 5. The file is untrusted: unsupported
 /// settings that change the arithmetic are refused by name. The parameter table is in model, the weights in
-/// safetensors.h. Source: transformers 5.23, configuration_{llama,mistral,qwen2,qwen3}.py and modeling_rope_utils.py;
-/// 4.45 for the old keys.
+/// safetensors.h. Source: transformers 5.23, configuration_{llama,mistral,qwen2,qwen3,mixtral,qwen3_moe}.py and
+/// modeling_rope_utils.py; 4.45 and, for Qwen3-MoE, 4.51 for the old keys.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@
 namespace fp8::hf {
 
 /// Supported model families; `model_type` in config.json.
-enum class Family : std::uint8_t { llama, mistral, qwen2, qwen3 };
+enum class Family : std::uint8_t { llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
 
-/// `model_type` of a family: llama, mistral, qwen2, qwen3.
+/// `model_type` of a family: llama, mistral, qwen2, qwen3, mixtral, qwen3_moe.
 std::string_view name_of(Family family);
 
 /// How rotation angles are computed from positions.
@@ -52,6 +52,26 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;  ///< equal in every field
 };
 
+/// Names of the tensors of experts in a layer: BLOCK.gate is the router, BLOCK.experts.E.GATE and so on are the
+/// linears. Mixtral has block_sparse_moe with w1, w3 and w2, Qwen3-MoE mlp with gate_proj, up_proj and down_proj.
+struct ExpertNames {
+  const char *block, *gate, *up, *down;
+};
+
+/// The names of a family with experts.
+ExpertNames expert_names(Family family);
+
+/// A mixture of experts: in its layers a router chooses `per_token` of `count` MLPs for each token.
+struct ExpertsConfig {
+  std::int64_t count = 8;              ///< E: `num_local_experts` or `num_experts`
+  std::int64_t per_token = 2;          ///< k: `num_experts_per_tok`, at most `count`
+  std::int64_t intermediate_size = 0;  ///< width inside an expert: `moe_intermediate_size`, or `intermediate_size`
+  bool normalize = true;               ///< the weights of a token's experts are divided by their sum: `norm_topk_prob`
+  std::int64_t sparse_step = 1;        ///< `decoder_sparse_step`: layer i is sparse if it divides i + 1
+  std::vector<std::int64_t> dense_layers{};               ///< `mlp_only_layers`, ascending: layers that have one MLP
+  bool operator==(const ExpertsConfig&) const = default;  ///< equal in every field
+};
+
 /// The parameters of a model's arithmetic, and the object it was read from.
 struct ModelConfig {
   Family family = Family::llama;                ///< `model_type`
@@ -74,6 +94,7 @@ struct ModelConfig {
   std::optional<std::int64_t> sliding_window;   ///< tokens that a token attends to, itself included
   std::optional<std::int64_t> bos_token_id;     ///< first token of a text
   std::vector<std::int64_t> eos_token_ids;      ///< last token of a text; may be empty
+  std::optional<ExpertsConfig> experts;         ///< experts, if the family has any
   std::optional<LoraConfig> lora;               ///< adapters, if the model has any
   json::Value source;                           ///< the object read, so that export keeps every key
 
@@ -81,6 +102,8 @@ struct ModelConfig {
   std::int64_t query_size() const { return num_attention_heads * head_dim; }
   /// Width of all key (or value) heads together.
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }
+  /// Whether a layer, counted from 0, has experts instead of one MLP.
+  bool is_sparse(std::int64_t layer) const;
   /// Throws Error when `tokens` > sliding_window: attention is computed over the whole sequence.
   void check_sequence_length(std::int64_t tokens) const;
 };
@@ -88,8 +111,8 @@ struct ModelConfig {
 /// Whether two configurations compute the same function: all fields but `source`.
 bool same_model(const ModelConfig& a, const ModelConfig& b);
 
-/// Reads config.json's object. Messages begin with `name`. Throws Error for a key of the wrong type or out of range, a
-/// mixture of experts, an unknown model_type, and unsupported settings that change the arithmetic.
+/// Reads config.json's object. Messages begin with `name`. Throws Error for a key of the wrong type or out of range,
+/// shared experts, an unknown model_type, and unsupported settings that change the arithmetic.
 ModelConfig parse_config(const json::Value& value, const std::string& name);
 
 /// Keys that determine the number of parameters and are missing in config.source, so that the family's default is used:

@@ -1,5 +1,6 @@
-/// Statistics of FP8 operands and products over the steps of a run, from the tensors.jsonl that fp8-step writes, or of
-/// an inspection, from the records of fp8-inspect: the worst, CSV, heatmaps, and histograms of exponents.
+/// Statistics of FP8 operands and products, and loads of experts, over the steps of a run, from the tensors.jsonl that
+/// fp8-step writes, or of an inspection, from the records of fp8-inspect: the worst, CSV, heatmaps, and histograms of
+/// exponents.
 #pragma once
 
 #include <array>
@@ -48,11 +49,20 @@ struct TensorSeries {
   ExponentCounts exponents{};   ///< exponents of the last record
 };
 
+/// The loads of the experts of a layer at some steps. The load of an expert is its number of rows over the mean of its
+/// layer: 1 if all experts have as many, 0 without rows, at most E / k.
+struct LayerLoads {
+  std::int64_t layer = 0;                    ///< from 0
+  std::vector<std::size_t> at{};             ///< indices of steps, increasing
+  std::vector<std::vector<double>> loads{};  ///< [steps, E]
+};
+
 /// The statistics of a run.
 struct TensorRun {
   std::string path{};                  ///< as given
   std::vector<std::int64_t> steps{};   ///< numbers of the steps with records, increasing
   std::vector<TensorSeries> series{};  ///< in order of appearance
+  std::vector<LayerLoads> experts{};   ///< layers with experts, in order of appearance
   /// Formats without a known range, whose casts have no ideal SQNR and no histogram: the first of them, in order of
   /// appearance.
   std::vector<std::string> unknown_formats{};
@@ -65,7 +75,7 @@ struct TensorRun {
 /// off is ignored at the end, or before the records of another step, or of the same step again. An SQNR that is null is
 /// -infinite if the operand has elements that are not finite, else infinite (the cast is exact). Throws Error `path:
 /// reason` when there are no statistics, and `path: line L ...: reason` for a line that is no record of them.
-/// Memory: 88 bytes a record, and twice that while it grows.
+/// Memory: 88 bytes a record, 8 bytes an expert for a record of experts, and twice that while it grows.
 TensorRun read_tensors(const std::string& path, const std::function<void(const std::string& path)>& waiting = {});
 
 /// The index of a metric among kTensorMetrics. Throws Error listing them if it is unknown.
@@ -91,12 +101,31 @@ std::vector<std::string> recipes_of(const TensorRun& run);
 /// infinite SQNR.
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric);
 
-/// Writes a heading, then a line for each record: step, linear, gemm, operand, recipe and kTensorMetrics. Fields as
+/// The step at which an expert of a layer had its largest load.
+struct WorstLoad {
+  std::int64_t layer = 0;    ///< from 0
+  std::size_t expert = 0;    ///< the first expert that has it
+  double load = 0;           ///< the largest load of an expert of the layer
+  std::int64_t step = 0;     ///< the first step that has it
+  double last = 0;           ///< the largest load of an expert of the layer at its last step
+  std::int64_t idle = 0;     ///< experts without rows at its last step
+  std::int64_t experts = 0;  ///< E
+};
+
+/// The layers with experts by their largest loads, largest first.
+std::vector<WorstLoad> worst_loads(const TensorRun& run);
+
+/// Writes a heading, then a line for each record: step, linear, gemm, operand, recipe and kTensorMetrics. If a run has
+/// experts, there is one more column, kExpertLoad, and a line for each expert after the others of a step. Fields as
 /// write_csv() has them.
 void write_tensor_csv(const TensorRun& run, const Sink& sink);
 
-/// One {"type":"tensor"} record for each series with the worst value of each metric, and its step; see fp8-log(5).
+/// One {"type":"tensor"} record for each series with the worst value of each metric, and its step, then one
+/// {"type":"experts"} for each layer with experts; see fp8-log(5).
 std::vector<json::Value> tensor_records(const TensorRun& run);
+
+/// Name of the plot of the loads of experts.
+inline constexpr std::string_view kExpertLoad = "expert_load";
 
 /// Name of the plot of the histograms of exponents.
 inline constexpr std::string_view kExponents = "exponents";
@@ -106,6 +135,10 @@ inline constexpr std::string_view kExponents = "exponents";
 /// ideal of its format, see ideal_sqnr_db(). Throws Error if no record has the metric, or an inspection has several
 /// recipes.
 plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns);
+
+/// The heatmap of the loads of experts: layers and their experts x steps. Beyond `columns` steps, and fewer if there
+/// are many experts, a cell has the mean of several steps. Throws Error if there are no loads.
+plot::Heatmap expert_heatmap(const TensorRun& run, std::size_t columns);
 
 /// Histograms of the exponents of scaled elements of inputs, weights and gradients, each cast counted once, at the last
 /// step of each, against the range of the format. Throws Error if no record has one, or an inspection has several

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/cache.h"
 #include "fp8/model/operation.h"
+#include "fp8/model/routing.h"
 #include "fp8/model/weights.h"
 #include "fp8/ops/attention.h"
 
@@ -36,6 +38,8 @@ struct Batch {
   /// Documents that do not attend to each other, if there are several in a sequence. Rotary positions count from the
   /// beginning of the sequence: only their differences matter.
   ops::Documents documents{};
+  View lengths{};  ///< i32 [B]: tokens of each sequence before its padding, which is not routed to experts; empty: T
+  RoutingObserver* routing = nullptr;  ///< observer of the routers, which may add losses in training, or null
   /// M.
   std::int64_t rows() const { return sequences * length; }
 };
@@ -159,8 +163,15 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::
                              std::int64_t logit_bytes);
 
 /// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
-/// alone, by a decoder with these options. `of_model` is the recipe of matmuls that have none of their own.
+/// alone, by a decoder with these options, without those of experts. `of_model` is the recipe of matmuls that have none
+/// of their own.
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
                         const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options, bool backward);
+
+/// Those of experts of layer `layer`, from 0, of which expert first_expert + i has the rows [first[i], first[i + 1]);
+/// an expert without rows has none.
+gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant::Recipe& of_model, int layer,
+                                std::int64_t first_expert, std::span<const std::int64_t> first,
+                                const DecoderOptions& options, bool backward);
 
 }  // namespace fp8::model

@@ -1,6 +1,7 @@
 /// The table of a model's parameters: names, shapes, fused projections, weight decay, tensor-parallel axes, which are
 /// trained, and the compute precision of each linear with its reason. No memory is allocated here.
-///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers, R rank of adapters
+///   V vocabulary, C hidden, F intermediate, H query heads, G key/value heads, D head_dim, L layers, R rank of
+///   adapters, E experts, X their intermediate
 #pragma once
 
 #include <array>
@@ -16,34 +17,42 @@
 namespace fp8::model {
 
 /// Position of a parameter inside its unit. q, k, v share a slot, and so do gate and up: their rows are concatenated,
-/// and so are those of their adapters (A, then B, of t of these projections, whose outputs are N wide together).
+/// and so are those of their adapters (A, then B, of t of these projections, whose outputs are N wide together). The
+/// experts of a layer share slots too: gate and up of expert 0, then of expert 1, and so on.
 enum class Slot : std::uint8_t {
-  embedding,     ///< [V, C]
-  input_norm,    ///< [C]
-  qkv,           ///< [(H + 2G) D, C]
-  qkv_bias,      ///< [(H + 2G) D]
-  q_norm,        ///< [D]
-  k_norm,        ///< [D]
-  o,             ///< [C, H D]
-  o_bias,        ///< [C]
-  post_norm,     ///< [C]
-  gate_up,       ///< [2F, C]
-  gate_up_bias,  ///< [2F]
-  down,          ///< [C, F]
-  down_bias,     ///< [C]
-  final_norm,    ///< [C]
-  head,          ///< [V, C]
-  qkv_a,         ///< [t R, C]
-  qkv_b,         ///< [N, R]
-  o_a,           ///< [R, H D]
-  o_b,           ///< [C, R]
-  gate_up_a,     ///< [t R, C]
-  gate_up_b,     ///< [N, R]
-  down_a,        ///< [R, F]
-  down_b,        ///< [C, R]
+  embedding,          ///< [V, C]
+  input_norm,         ///< [C]
+  qkv,                ///< [(H + 2G) D, C]
+  qkv_bias,           ///< [(H + 2G) D]
+  q_norm,             ///< [D]
+  k_norm,             ///< [D]
+  o,                  ///< [C, H D]
+  o_bias,             ///< [C]
+  post_norm,          ///< [C]
+  gate_up,            ///< [2F, C]
+  gate_up_bias,       ///< [2F]
+  down,               ///< [C, F]
+  down_bias,          ///< [C]
+  final_norm,         ///< [C]
+  head,               ///< [V, C]
+  qkv_a,              ///< [t R, C]
+  qkv_b,              ///< [N, R]
+  o_a,                ///< [R, H D]
+  o_b,                ///< [C, R]
+  gate_up_a,          ///< [t R, C]
+  gate_up_b,          ///< [N, R]
+  down_a,             ///< [R, F]
+  down_b,             ///< [C, R]
+  router,             ///< [E, C]
+  experts_gate_up,    ///< [E 2X, C]
+  experts_down,       ///< [E C, X]
+  experts_gate_up_a,  ///< [t R, C], of t projections of all experts together
+  experts_gate_up_b,  ///< [N, R]
+  experts_down_a,     ///< [t R, X]
+  experts_down_b,     ///< [N, R]
 };
 /// Number of slots.
-inline constexpr int kSlots = 23;
+inline constexpr int kSlots = 30;
 
 /// The slots of a layer's linears, each with those of its adapters.
 struct AdaptedSlot {
@@ -51,13 +60,16 @@ struct AdaptedSlot {
   Slot a, b;    ///< A and B
 };
 /// All of them, in the order of computation.
-inline constexpr std::array<AdaptedSlot, 4> kAdaptedSlots{{{Slot::qkv, Slot::qkv_a, Slot::qkv_b},
-                                                           {Slot::o, Slot::o_a, Slot::o_b},
-                                                           {Slot::gate_up, Slot::gate_up_a, Slot::gate_up_b},
-                                                           {Slot::down, Slot::down_a, Slot::down_b}}};
+inline constexpr std::array<AdaptedSlot, 6> kAdaptedSlots{
+    {{Slot::qkv, Slot::qkv_a, Slot::qkv_b},
+     {Slot::o, Slot::o_a, Slot::o_b},
+     {Slot::gate_up, Slot::gate_up_a, Slot::gate_up_b},
+     {Slot::down, Slot::down_a, Slot::down_b},
+     {Slot::experts_gate_up, Slot::experts_gate_up_a, Slot::experts_gate_up_b},
+     {Slot::experts_down, Slot::experts_down_a, Slot::experts_down_b}}};
 
 /// Kind of a parameter.
-enum class ParameterRole : std::uint8_t { embedding, norm, bias, linear, head, adapter };
+enum class ParameterRole : std::uint8_t { embedding, norm, bias, linear, head, adapter, router };
 
 /// One tensor of the model, under its Hugging Face name.
 struct Parameter {
@@ -67,6 +79,7 @@ struct Parameter {
   int unit = 0;                                ///< 0 embedding, 1..L layers, L+1 final norm and head
   Slot slot = Slot::embedding;                 ///< position in the unit
   std::int64_t slot_row = 0;                   ///< first row of the parameter in the slot's matrix
+  int expert = -1;  ///< number of the expert that it belongs to, or whose linear it adapts; -1: none
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
   bool decay = false;                       ///< weight decay applies (two or more dimensions)
@@ -144,8 +157,10 @@ void fuse_projections(std::vector<Parameter>& table);
 std::int64_t parameter_count(const std::vector<Parameter>& table);
 /// Number of elements of those that are trained. Throws Error on overflow.
 std::int64_t trainable_count(const std::vector<Parameter>& table);
-/// FLOPs of the matmuls of linears, their adapters and the LM head, also if tied, in forward and backward over one
-/// token: 6 for each element, or 4 where it is frozen and has no gradient.
+/// Number of elements of those that a token uses: of experts those that it is routed to.
+std::int64_t active_count(const hf::ModelConfig& config, const std::vector<Parameter>& table);
+/// FLOPs of the matmuls of linears, their adapters, routers and the LM head, also if tied, in forward and backward over
+/// one token: 6 for each element, or 4 where it is frozen and has no gradient; of experts those that a token has.
 double training_flops_per_token(const hf::ModelConfig& config, const std::vector<Parameter>& table);
 
 }  // namespace fp8::model

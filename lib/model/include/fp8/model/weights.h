@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "fp8/linear/linear.h"
+#include "fp8/model/exchange.h"
 #include "fp8/model/parameters.h"
 
 namespace fp8::model {
@@ -16,11 +18,18 @@ using tensor::View;
 
 /// Weights of one unit, by slot.
 struct UnitWeights {
-  std::array<linear::Weight, kSlots> matmul;  ///< linears, with their biases and adapters; the head too
+  std::array<linear::Weight, kSlots>
+      matmul;  ///< linears, with their biases and adapters; the head too, but not the linears of experts
   std::array<View, kSlots>
-      plain;  ///< embedding [V, C] and norms [C] or [D], in the activations' type; empty where absent
+      plain;  ///< embedding [V, C], norms [C] or [D], router [E, C], in the activations' type; empty where absent
+  std::vector<linear::Weight> experts_gate_up{},
+      experts_down{};                  ///< linears of experts, with their adapters, by number
   linear::NeededAmaxes down_before{};  ///< amaxes that `down` of the layer before needs, in backward of a layer
 
+  /// The weights of a slot of experts; null for another slot.
+  std::vector<linear::Weight>* experts_of(Slot slot) {
+    return slot == Slot::experts_gate_up ? &experts_gate_up : slot == Slot::experts_down ? &experts_down : nullptr;
+  }
   /// Weight of a linear's slot.
   const linear::Weight& of(Slot slot) const { return matmul[static_cast<std::size_t>(slot)]; }
   /// Embedding or norm.
@@ -41,6 +50,9 @@ struct UnitGradients {
 class ParameterAccess {
  public:
   virtual ~ParameterAccess() = default;
+  /// The ranks that share experts; null: this rank has all of them. UnitWeights and UnitGradients have the experts of
+  /// this rank only.
+  virtual ExpertExchange* exchange() { return nullptr; }
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena

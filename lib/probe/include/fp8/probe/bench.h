@@ -53,12 +53,12 @@ Speed speed_of(const Ratio& ratio, bool emulated);
 
 /// One pass of a linear in both precisions.
 struct ProductResult {
-  std::string linear{};       ///< q,k,v; o; gate,up; down
+  std::string linear{};       ///< q,k,v; o; gate,up; down; expert gate,up; expert down
   std::string pass{};         ///< forward, dgrad, wgrad; backward: dgrad and wgrad together, which share a cast
   std::int64_t m = 0, n = 0;  ///< rows of x; outputs, summed over fused projections
   std::int64_t k = 0;         ///< inputs
   int products = 1;           ///< number of GEMMs of this size: 2 for backward
-  std::int64_t layers = 0;    ///< number of layers in the model
+  std::int64_t layers = 0;    ///< number of such linears in the model
   bool fp8 = false;           ///< whether any GEMM of the FP8 side runs in FP8; unaligned sizes run in bf16
   Timing bf16_s{}, fp8_s{};   ///< seconds; FP8 includes the casts of all operands
   Ratio ratio{};              ///< over pairs of samples
@@ -84,8 +84,8 @@ struct BenchResult {
   bool emulated = false;                  ///< whether FP8 is emulated (on the host)
   Peak peak{};                            ///< peak speed from the data sheet, or measured; fp8 is 0 if unknown
   std::vector<ProductResult> products{};  ///< results in the order of linears, then passes
-  double bf16_s = 0, fp8_s = 0;           ///< all linears of a step: medians of forward and backward, times layers
-  Ratio linears{};  ///< ratio of bf16_s to fp8_s, with the means of the ends of the linears' intervals
+  double bf16_s = 0, fp8_s = 0;  ///< all linears of a step: medians of forward and backward, times their number
+  Ratio linears{};               ///< ratio of bf16_s to fp8_s, with the means of the ends of the linears' intervals
   std::optional<StepsResult> bf16_steps{}, fp8_steps{};  ///< nullopt with options.steps 0
   Ratio steps{};                                         ///< ratio of the times of the steps
   std::int64_t sequences = 0, length = 0;                ///< batch of a step

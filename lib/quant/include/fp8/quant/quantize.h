@@ -42,7 +42,8 @@ struct Quantized {
   /// contracted. For blocks two dimensions, one scale for each block of block_extent(), in the order of the matrix:
   ///   block1x128, block1x32  [rows, ceil(cols / along)] or, contracting the first dimension, [ceil(rows / along),
   ///   cols];
-  ///                  without gaps; on a device adjacent along the dimension that is not contracted, on the host rows
+  ///                  on a device adjacent along the dimension that is not contracted, the other stride rounded up to
+  ///                  a multiple of 8, and as many lines of codes can be read; on the host rows without gaps
   ///   block128x128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other
   ///   stride a
   ///                  multiple of 4 (on the host, codes for both GEMMs share the layout of the last dimension)
@@ -57,6 +58,9 @@ struct KnownScale {
   View scale;          ///< f32 [1], or empty if the scale is computed from this matrix
   View inverse_scale;  ///< reciprocal of scale; empty if scale is empty
   View amax;           ///< becomes max(itself, largest magnitude without NaN); empty: not recorded
+  /// With this `scale` is not known yet: the tensor is cast with the scale that follows from its own amax by the rule
+  /// ScaleRule::current, which the cast computes into memory of the arena. The amax is recorded all the same.
+  bool own_amax = false;
 };
 
 /// Options of a cast.

@@ -40,6 +40,12 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
 /// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
 
+/// Throws Error for --ep, --aux-loss and --z-loss if the model has no experts, and for --ep above their number.
+void check_experts(const RunConfig& config, const hf::ModelConfig& model);
+
+/// A note that --expert-rows has no effect; empty if it has, or was not given.
+std::string note_of_expert_rows(const RunConfig& config);
+
 /// Throws Error for --tensor-stats-every where projections are fused. check_settings() does so for the flags; once more
 /// after continue_precision().
 void check_statistics(const RunConfig& config);

@@ -74,6 +74,8 @@ struct PrecisionConfig {
 
 /// The name for bf16 among the recipes of an evaluation.
 inline constexpr const char* kPlainRecipe = "bf16";
+/// The name for fp32 beside recipes.
+inline constexpr const char* kExactRecipe = "fp32";
 
 /// The value of --lora-targets for all linears of all layers, its default.
 inline constexpr const char* kAllTargets = "all";
@@ -119,9 +121,12 @@ struct RunConfig : Config {
   optim::Schedule schedule;                                ///< schedule, without its number of steps
   double warmup_ratio = 0;                                 ///< share of steps that warm up, when schedule.warmup is 0
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
+  double aux_loss = 0, z_loss = 0;                         ///< factors of the losses that balance experts
   DType master = DType::f32, moments = DType::f32;         ///< formats of storage
   std::int64_t dp_replicate = 1;                           ///< copies of the sharded parameters
   std::int64_t dp_shard = 0;                               ///< ranks that share a copy; 0: all, over dp_replicate
+  std::int64_t ep = 1;                                     ///< parts of the experts
+  double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding
   bool reshard_after_forward = true;                       ///< reshard weights after forward, with stage 3
@@ -181,6 +186,7 @@ struct InspectConfig : EvalConfig {
   std::int64_t step = 1;               ///< the batch is that of this step of a run, from 1, without accumulation
   std::vector<std::string> layers;     ///< globs of the linears that are reported; empty: all
   bool blocks = false;                 ///< print the spread over rows or blocks
+  std::string routes;                  ///< recipe, bf16 or fp32 with whose routes those of each recipe are compared
   bool sensitivity = false;            ///< measure the effect of each GEMM alone on loss and gradient
   std::int64_t batches = 1;            ///< batches over which changes of the loss are measured
   std::optional<double> recommend;     ///< sum of harm beyond noise, in nats, below which linears stay in FP8
@@ -194,6 +200,9 @@ struct InspectConfig : EvalConfig {
 /// The precision of `config` under one of its recipes. Where it has several, --rowwise-single-copy and
 /// --fuse-projections are left out under those that exclude them, unless all do, which check_precision() refuses.
 PrecisionConfig precision_under(const EvalConfig& config, const std::string& recipe);
+
+/// The precision with whose routes InspectConfig::routes compares.
+PrecisionConfig precision_of_routes(const InspectConfig& config);
 
 /// {"precision", "recipe"}; the recipe is null unless fp8. With fp8 also the settings of FP8, by the names of flags.
 json::Value phase_of(const PrecisionConfig& precision);

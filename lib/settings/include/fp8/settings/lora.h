@@ -29,8 +29,8 @@ void check_beside_adapters(const RunConfig& config);
 std::optional<hf::AdapterFolder> open_adapter(const RunConfig& config, const hf::ModelConfig& model);
 
 /// The adapters of a run whose MODEL, at `path`, is `model`: the adapters of MODEL, of `folder`, or new ones; nothing
-/// if there are none. Throws Error if MODEL has some and others are requested, and for targets that the model does not
-/// have.
+/// if there are none. Throws Error if MODEL has some and others are requested, for targets that the model does not
+/// have, and for dropout of adapters of experts.
 std::optional<hf::LoraConfig> resolve_lora(const LoraSettings& settings, const hf::ModelConfig& model,
                                            const std::string& path, const std::optional<hf::AdapterFolder>& folder);
 

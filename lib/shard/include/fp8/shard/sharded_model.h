@@ -13,6 +13,7 @@
 #include "fp8/device/arena.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/json/value.h"
+#include "fp8/shard/expert_load.h"
 #include "fp8/shard/state_tensors.h"
 
 namespace fp8::shard {
@@ -94,12 +95,13 @@ struct ShardedModel {
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
-  device::Arena arena;               ///< memory of the parameters and of a step
-  Context ctx;                       ///< context of the device, with the arena
-  gemm::Engine engine;               ///< engine with the counts of GEMMs that ran
-  model::Decoder decoder;            ///< forward and backward
-  ParameterStore store;              ///< this rank's parameters
-  std::optional<Snapshot> snapshot;  ///< snapshot, if the spec has one
+  device::Arena arena;                ///< memory of the parameters and of a step
+  Context ctx;                        ///< context of the device, with the arena
+  gemm::Engine engine;                ///< engine with the counts of GEMMs that ran
+  model::Decoder decoder;             ///< forward and backward
+  ParameterStore store;               ///< this rank's parameters
+  std::optional<Snapshot> snapshot;   ///< snapshot, if the spec has one
+  std::optional<ExpertLoad> experts;  ///< observer of the routers, if the model has experts
 };
 
 }  // namespace fp8::shard

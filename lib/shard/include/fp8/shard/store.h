@@ -3,8 +3,8 @@
 /// all-gather of the next unit and the reduce-scatter of the previous one run while a unit computes. All memory comes
 /// from one arena, so that a dry run measures it. Frozen parameters (all but adapters, in a model that has adapters)
 /// have no moments and no gradients; their shards are in the format in which they are stored, and their compute
-/// weights, scales and codes are computed once. Not the loop of steps (run.h) and not the arithmetic of the update
-/// (optim).
+/// weights, scales and codes are computed once. The linears of experts are prepared one by one. Not the loop of steps
+/// (run.h) and not the arithmetic of the update (optim).
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "fp8/optim/adamw.h"
 #include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
+#include "fp8/shard/expert_group.h"
 #include "fp8/shard/shard.h"
 
 namespace fp8::shard {
@@ -38,7 +39,7 @@ struct DelayedOptions {
       quant::AmaxAlgorithm::max;  ///< choice of the amax of the history that gives the scale
 };
 
-/// The form in which the weight of a slot is held and gathered. FP8 operands come from it in prepare_weight().
+/// The form in which the weight of a slot is held and gathered. FP8 operands come from it in prepare_linear().
 enum class WeightForm : std::uint8_t {
   absent,          ///< the unit has no such slot
   compute,         ///< in the compute format; its FP8 parts are cast for each pass, with scales of that cast
@@ -64,6 +65,7 @@ struct StoreOptions {
   bool several_micro_batches = false;  ///< per step, whose gradients are summed
   bool training = true;                ///< false: only weights, for evaluation
   bool updates = true;                 ///< whether training has moments, for update(), or only gradients
+  double expert_rows = 2;              ///< model::ExpertExchange::room(), if ranks share experts
 };
 
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
@@ -80,7 +82,8 @@ struct ParameterShard {
 };
 
 /// Scale and history of an FP8 tensor of a linear under a delayed recipe; equal on all ranks. The input of fused
-/// projections is one tensor, which each of them has under its own name.
+/// projections is one tensor, which each of them has under its own name. An expert may have had no rows: then its
+/// inputs and gradients have the scale 1 and a history of zeros, and are cast with their own amax.
 struct ScaleState {
   std::string name;        ///< name of the linear, and input, weight or grad_output: `LINEAR/input`
   int parameter = 0;       ///< number in the parameter table
@@ -125,10 +128,16 @@ class ParameterStore final : public model::ParameterAccess {
 
   /// The ranks that share the parameters.
   const comm::Mesh& mesh() const { return mesh_; }
+  /// The experts of every layer that this rank has; the parameters of others have no rows here.
+  RowRange experts() const { return experts_of(mesh_.experts().rank()); }
   /// Scales and histories of a delayed recipe; none under other recipes.
   const std::vector<ScaleState>& scale_states() const { return scale_states_; }
   /// The scale with this number and its history have been loaded.
-  void set_history(std::int64_t index) { has_history_[static_cast<std::size_t>(index)] = true; }
+  void set_history(std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    has_history_[i] = 1;
+    unseen_[i] = may_be_idle_[i];
+  }
   /// Loaded scales are of another format or margin: calibration must come first. Histories are kept.
   void require_calibration() { std::ranges::fill(has_history_, char{0}); }
   /// Whether a tensor has no history, so that calibration must come before the first FP8 cast.
@@ -178,6 +187,7 @@ class ParameterStore final : public model::ParameterAccess {
   /// is not as on replica 0: "replica 1 of model.norm.weight"; nothing if all are the same. Collective.
   std::optional<std::string> differing_replica(const Context& ctx) const;
 
+  model::ExpertExchange* exchange() override { return exchange_ ? &*exchange_ : nullptr; }
   void prefetch(int unit) override;
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
   model::UnitGradients gradient_buffers(int unit) override;
@@ -185,39 +195,75 @@ class ParameterStore final : public model::ParameterAccess {
 
  private:
   static constexpr std::size_t kSlots = model::kSlots;
+  /// Parts of a slot that have the same input: all of it, or those of one expert.
+  struct SlotLinear {
+    int expert = -1;                            // number of the expert; -1: none
+    std::int64_t begin = 0, end = 0;            // rows of the slot
+    std::size_t first_part = 0, last_part = 0;  // parts [first, last) of the slot
+    std::int64_t input_scale = -1;              // index of the delayed scale of the input
+    RowRange factors;                           // rows of SlotState::factors
+  };
   /// The parameters of one slot of one unit.
   struct SlotState {
     WeightForm form = WeightForm::absent;
-    bool trainable = false;           // whether its parameters are
-    bool adapters = false;            // whether it has the A of adapters
-    linear::LinearPrecision fp8;      // precision of its FP8 parts; without recipe if none is FP8
-    DType stored = DType::f32;        // format of the shards of frozen parameters
-    model::Extent extent;             // extent of the whole matrix
-    std::vector<int> parameters;      // numbers in the table, in row order
-    std::vector<linear::Part> parts;  // parts of the linear; for adapters, the parts of the linear that they belong to
+    comm::Communicator* shards = nullptr;  // the ranks that share its parameters
+    bool trainable = false;                // whether its parameters are
+    bool adapters = false;                 // whether it has the A of adapters
+    linear::LinearPrecision fp8;           // precision of its FP8 parts; without recipe if none is FP8
+    DType stored = DType::f32;             // format of the shards of frozen parameters
+    model::Extent extent;                  // extent of the whole matrix, of experts: of those of this rank
+    std::int64_t first_row = 0;            // Parameter::slot_row of its first row
+    std::vector<int> parameters;           // numbers in the table, in row order, of those that this rank has
+    std::vector<linear::Part> parts;  // parts of the linears; for adapters, the parts of the linear that they belong to
+    std::vector<SlotLinear> linears;  // in row order; none in slots that are not of linears; like parts, all experts
     std::int64_t own_rows = 0;
     View master_shard, compute_shard, codes_shard, gradient_shard, row_scales_shard;
-    View factors;                   // f32, factors of stored codes, one parameter after the other
-    std::int64_t first_scale = -1;  // index of the first scale of its parts, in row order
-    std::int64_t input_scale = -1, first_gradient_scale = -1;  // indices of delayed scales: input, gradients of parts
+    View factors;                            // f32, factors of stored codes, one parameter after the other
+    std::int64_t first_scale = -1;           // index of the first scale of its parts, in row order
+    std::int64_t first_gradient_scale = -1;  // index of the first delayed scale of the gradients of its parts
     bool present() const { return form != WeightForm::absent; }
     bool codes() const { return form >= WeightForm::gathered_codes; }
     bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
     // Whether its parts have scales that are kept from step to step.
     bool scaled() const { return delayed() || form == WeightForm::gathered_codes; }
+    // The parts of one of its linears, whose first row is 0.
+    std::vector<linear::Part> parts_of(const SlotLinear& l) const;
+    // The rows of a parameter in the whole matrix.
+    View rows_of(const View& whole, const model::Parameter& p) const {
+      return whole.rows(p.slot_row - first_row, p.slot_row - first_row + p.rows());
+    }
+  };
+  /// Tensors by the ranks that share them.
+  class ByGroup {
+   public:
+    void add(comm::Communicator& group, const Sharded& tensor);
+    // Starts an operation of each group on its tensors.
+    std::vector<comm::Request> start(comm::Request (*operation)(comm::Communicator&, std::span<const Sharded>)) const;
+
+   private:
+    std::vector<std::pair<comm::Communicator*, std::vector<Sharded>>> groups_;
   };
   /// Whole matrices of one unit, valid or being gathered.
   struct Gathered {
     int unit = -1;
     int frozen = -1;  // unit whose frozen parameters are valid
     std::array<View, kSlots> slot, row_scales;
-    comm::Request request;  // request for all of them
-    double bytes = 0;       // size of the matrices being gathered
+    std::vector<comm::Request> requests;  // for all of them, one for each group of ranks
+    double bytes = 0;                     // size of the matrices being gathered
+  };
+  /// The whole weight of a slot, or of one of its linears.
+  struct Whole {
+    View weight;      // codes, or compute weights
+    View row_scales;  // of codes with a scale for each row; else not used
+    View bias;        // or empty
+    View source;      // compute weights or masters of codes, where they are needed; else empty
   };
   /// A gradient that is reduced over the ranks that share the parameter.
   struct Reduced {
-    Sharded f32;       // the sums of the own rows, and the whole gradient of this rank
-    View sent, terms;  // bf16, if it travels so: the whole gradient, and own rows of each rank [ranks, elements]
+    comm::Communicator* group;  // those ranks
+    Sharded f32;                // the sums of the own rows, and the whole gradient of this rank
+    View sent,
+        terms;  // bf16, if it travels so, else empty: the whole gradient, and own rows of each rank [ranks, elements]
     std::int64_t rows = 0, cols = 0;  // of the whole
   };
   /// Whole gradients of one unit, being computed or reduced.
@@ -227,13 +273,18 @@ class ParameterStore final : public model::ParameterAccess {
     std::array<View, kSlots> sent, terms;  // bf16, if gradients travel so: whole matrices, and own rows of each rank
     int unit = -1;                         // being reduced
     bool add = false;
-    bool last = false;  // whether the micro-batch is the last one of the step
-    comm::Request request;
+    bool last = false;                     // whether the micro-batch is the last one of the step
+    std::vector<comm::Request> requests;   // in f32, one for each group of ranks
     std::vector<comm::Request> exchanges;  // in bf16
     double bytes = 0;                      // size of the matrices being reduced
   };
 
   void build_slots();
+  RowRange experts_of(int rank) const { return rows_of(expert_count_, rank, mesh_.experts().size()); }
+  // Whether this rank has an expert; true for -1, which is none.
+  bool has_expert(int expert) const { return expert < 0 || (expert >= experts().begin && expert < experts().end); }
+  RowRange rows_on(const model::Parameter& p, int shard) const;
+  static void add_part(SlotState& s, const model::Parameter& p, int number);
   void build_adapters();
   void allocate_memory(const Context& ctx);
   void allocate_buffers(const Context& ctx);
@@ -253,8 +304,7 @@ class ParameterStore final : public model::ParameterAccess {
   void finish_replica_sums(const Context& ctx);
   void sum_replicas_in_bf16(const Context& ctx, const View& gradient);
   void trace_given(int unit);
-  std::vector<linear::Adapter> adapters_of(int unit, const model::AdaptedSlot& slots, const View& a,
-                                           const View& b) const;
+  void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void scales_and_codes(const Context& ctx);
   WeightForm form_of(const SlotState& s) const;
   const SlotState& slot_of(const ParameterShard& o) const {
@@ -268,15 +318,20 @@ class ParameterStore final : public model::ParameterAccess {
   void allocate_scales(const Context& ctx);
   void list_scale_states();
   quant::KnownScale known_scale(std::int64_t index, bool record) const;
-  linear::KnownScales known_scales(const SlotState& s, model::Pass pass) const;
+  linear::KnownScales known_scales(const SlotState& s, const SlotLinear& l, model::Pass pass) const;
   void reduce_amaxes(comm::Communicator& group, const View& amaxes) const;
   void renew_current_scales(const Context& ctx);
   void renew_scales(const Context& ctx, const std::int32_t* skip);
+  void list_idle(const Context& ctx);
+  void forget_idle(const Context& ctx);
+  void find_unseen(const Context& ctx);
   void measure_weight(const Context& ctx, const ParameterShard& o);
   View gather_weight(const Context& ctx, const SlotState& s, DType type);
-  View dequantized(const Context& ctx, const SlotState& s, const linear::Codes& codes) const;
-  linear::Weight prepare_weight(const Context& ctx, const SlotState& s, const View& whole, const View& row_scales,
-                                const View& bias, model::Pass pass);
+  View dequantized(const Context& ctx, const SlotState& s, const SlotLinear& l, const linear::Codes& codes) const;
+  std::vector<linear::Weight> prepare_weights(const Context& ctx, const SlotState& s, const Whole& whole,
+                                              model::Pass pass);
+  linear::Weight prepare_linear(const Context& ctx, const SlotState& s, const SlotLinear& l, const Whole& whole,
+                                model::Pass pass);
   bool keeps_gathered() const { return options_.zero < 3 || !options_.reshard_after_forward; }
 
   Context ctx_;
@@ -284,8 +339,10 @@ class ParameterStore final : public model::ParameterAccess {
   std::vector<model::Parameter> table_;
   StoreOptions options_;
   int units_ = 0;
+  std::int64_t expert_count_ = 0;  // of a layer
   bool tied_ = false;
-  bool frozen_ = false;  // whether any parameter is, which is so for all linears then
+  std::optional<ExpertGroup> exchange_;  // if ranks share experts
+  bool frozen_ = false;                  // whether any parameter is, which is so for all linears then
   View adapter_scaling_;
   float dropout_probability_ = 0;
   std::optional<DropoutPosition> dropout_;
@@ -299,7 +356,11 @@ class ParameterStore final : public model::ParameterAccess {
   const quant::Recipe* delayed_ = nullptr;  // the delayed recipe, if a linear has it
   std::int64_t first_delayed_ = 0, first_input_ = 0, first_gradient_ = 0;
   std::vector<ScaleState> scale_states_;
-  std::vector<char> has_history_;  // flags by number of the scale
+  std::vector<char> has_history_;  // flags by number of the scale: it was loaded, or calibration is done
+  // Flags by number of the scale: an input or gradient of an expert, to which no row may come in a step; and those of
+  // them whose history has no amax yet.
+  std::vector<char> may_be_idle_, unseen_;
+  View newest_;  // f32 [inputs and gradients, 1]: their newest amaxes, if experts have any
   bool calibrating_ = false, recording_ = true;
   std::vector<Gathered> gathered_;
   std::vector<Reducing> reducing_;

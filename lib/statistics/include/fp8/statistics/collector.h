@@ -55,8 +55,9 @@ struct Results {
 
 /// Options of a Collector.
 struct CollectorOptions {
-  std::vector<char> linears;  ///< whether each linear, by number, is observed
-  bool groups = false;        ///< whether GroupSpread is computed
+  std::vector<char> linears;       ///< whether each linear, by number, is observed
+  std::vector<char> experts = {};  ///< whether each linear, by number, is an expert's; empty: none
+  bool groups = false;             ///< whether GroupSpread is computed
 };
 
 /// The collector of one rank. It is active from its construction on, so that a dry run plans its memory.
@@ -69,7 +70,8 @@ class Collector final : public linear::Observer {
   void begin();
   /// Ends the activity and returns the figures, the same on every rank: counts and sums of all ranks; amaxes and scales
   /// are the largest and smallest. A weight is whole on every rank and counts once, and so do scales that all ranks
-  /// share. Collective.
+  /// share. An expert is observed by the ranks that have rows of it, and if there are none it has no figures; its wgrad
+  /// is the product of each rank's rows. Collective.
   Results end();
   /// Ends the activity.
   void pause() { active_ = false; }
@@ -94,6 +96,7 @@ class Collector final : public linear::Observer {
     std::vector<GroupFigures> groups{};
     bool shared_scales = false;  // all ranks have the same scales, which count once
     bool shared_groups = false;  // ranks have rows of the same groups, not groups of their own
+    bool leads = true;           // of the ranks that have this entry, the first is this one
   };
   struct Use {
     int linear;
@@ -111,6 +114,9 @@ class Collector final : public linear::Observer {
   ScaleGrid scales(const linear::Call& call, const quant::Quantized& q, const View& source, Operand operand) const;
   View product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows, std::int64_t cols);
   void add_product(const linear::Call& call, const linear::ObservedGemm& gemm);
+  bool is_expert(int linear) const;
+  bool observes(int linear, bool dry) const;
+  void unite();
   void reduce();
   void reduce_groups();
 

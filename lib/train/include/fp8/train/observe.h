@@ -17,6 +17,10 @@ namespace fp8::train {
 /// Throws Error naming a glob that matches none.
 std::vector<char> observed_linears(const std::vector<model::Parameter>& table, const std::vector<std::string>& globs);
 
+/// A collector of these linears, with figures of groups of elements if `groups`.
+statistics::CollectorOptions collector_options(const std::vector<model::Parameter>& table,
+                                               const std::vector<std::string>& globs, bool groups);
+
 /// Names by number. The table outlives it.
 std::function<std::string(int)> linear_names(const std::vector<model::Parameter>& table);
 

@@ -1,6 +1,7 @@
 /// One optimizer step, and the forward passes of an evaluation.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fp8/data/sampler.h"
@@ -26,6 +27,7 @@ struct StepResult {
   bool calibrated = false;  ///< amaxes were first recorded without FP8
   gemm::Counts gemms;       ///< GEMMs of all ranks
   quant::CastCounts casts;  ///< counts of casts of all ranks
+  std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
   double seconds = 0, data_seconds = 0;
 };
 
@@ -46,6 +48,7 @@ struct StepEnvironment {
   const device::Buffer& scalars;               ///< one StepScalars, on that device
   std::uint64_t seed = 0;                      ///< seed of dropout
   statistics::Collector* collector = nullptr;  ///< collector that observes this step, or null
+  double aux_loss = 0, z_loss = 0;             ///< factors of the losses that balance experts
 };
 
 /// Host memory for one rank's micro-batches, and views of them.
@@ -62,6 +65,8 @@ class MicroBatches {
   std::int64_t count() const { return count_; }
   /// The step that was read.
   std::int64_t step() const { return step_; }
+  /// Tokens of this rank in the step, without padding.
+  std::int64_t tokens() const;
   /// The number of the first token of micro-batch i in its global batch.
   std::int64_t first_row(std::int64_t i) const { return first_sample(i) * length_; }
 
@@ -72,7 +77,8 @@ class MicroBatches {
   std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;                // those of the samples that were read
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
-  data::DocumentBounds bounds_;                                 // bounds of the documents of a micro-batch
+  tensor::Tensor lengths_;           // i32 [count x sequences] with starts, see model::Batch::lengths
+  data::DocumentBounds bounds_;      // bounds of the documents of a micro-batch
   std::vector<std::int64_t> pairs_;  // pairs of each micro-batch with starts, see data::Sampler::batch()
 };
 
@@ -90,20 +96,30 @@ StepScalars* scalars_in(const device::Buffer& buffer);
 /// The scalars, copied from the device.
 StepScalars read_scalars(const StepEnvironment& env);
 
+/// What a step has to compute.
+struct StepTotals {
+  std::int64_t targets = 0;  ///< targets of all ranks
+  std::int64_t tokens = 0;   ///< tokens of all ranks without padding
+};
+
 /// Forward and backward without FP8, from which delayed scales without a history follow. Changes them and gradients.
 /// Collective.
-void calibrate(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets);
+void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals);
 
-/// Forward and backward over a step's micro-batches, `targets` of all ranks together; changes only gradients and the
-/// scalars. Collective.
-Computed compute(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace);
+/// Forward and backward over a step's micro-batches; changes only gradients, the scalars and the loads of experts.
+/// Collective.
+Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace);
 
 /// Computes like compute(), observed by the collector, if there is one. Collective.
-Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, std::int64_t targets, bool trace = false);
+Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals,
+                          bool trace = false);
 
 /// Throws AgreedError if fewer FP8 GEMMs ran on this rank than `planned`. Collective.
 void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
                    const std::string& where);
+
+/// The FP8 GEMMs of experts that must have run on this rank since the loads of experts were begun.
+std::int64_t planned_experts(const shard::ShardedModel& model);
 
 /// The sum of the counts of all ranks. Collective.
 gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine);

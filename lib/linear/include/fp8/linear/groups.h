@@ -1,0 +1,32 @@
+/// Linear layers of groups of rows, as the experts of a mixture have them: the rows of x are divided into consecutive
+/// groups, each with a weight of its own under the recipe, as if it were a layer alone: scales, amaxes and blocks
+/// begin with its first row. A group without rows runs no GEMM; its gradients are zero. An AmaxReducer is called for
+/// groups with rows only, so that all of its ranks must have rows in the same groups.
+///   x [M, K], groups of N columns: y and dy [M, N]
+/// On a device one GEMM of each group follows the other. GEMMs of groups in cuBLASLt 13.5 (CUDA 13.3 for compute
+/// capability 9.0) need cublasLtGroupedMatrixLayoutCreate() with rows, columns and strides of the groups in arrays on
+/// the device, arrays of the addresses of matrices and of scales, and scale mode PER_BATCH_SCALAR_32F.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fp8/linear/linear.h"
+
+namespace fp8::linear {
+
+/// Groups of rows and their weights.
+struct Groups {
+  std::span<const Weight> weights;      ///< one for each group, all [N, K], prepared for the pass
+  std::span<const std::int64_t> first;  ///< groups + 1 rows: group g has the rows [first[g], first[g + 1])
+};
+
+/// Computes y = x w^T of each group, with adapters. y has x's dtype.
+void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y);
+
+/// Gradients of all groups, with the weights of one group after those of the other. Members as in Gradients: dw
+/// [groups N, K], a and b those of the adapters of all groups.
+void backward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+              const Gradients& gradients);
+
+}  // namespace fp8::linear

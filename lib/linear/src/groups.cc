@@ -1,0 +1,90 @@
+// Each group of rows with the functions of one layer.
+#include "fp8/linear/groups.h"
+
+#include "fp8/base/error.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::linear {
+namespace {
+
+// Rows of all a, and of all b, of a weight's adapters.
+struct AdapterRows {
+  std::int64_t a = 0, b = 0;
+};
+
+AdapterRows adapter_rows(const Weight& weight) {
+  AdapterRows rows;
+  for (const Adapter& adapter : weight.adapters) {
+    rows.a += adapter.a.shape[0];
+    rows.b += adapter.b.shape[0];
+  }
+  return rows;
+}
+
+View part_of(const View& v, std::int64_t begin, std::int64_t end) { return v.empty() ? v : v.rows(begin, end); }
+
+// The gradients of one group after those of the groups before it, and their rows.
+class GroupGradients {
+ public:
+  GroupGradients(const Gradients& all, std::int64_t columns) : all_(all), columns_(columns) {}
+
+  // The part of the next group, which has the rows [first, last).
+  Gradients next(const Weight& weight, std::int64_t first, std::int64_t last) {
+    const AdapterRows rows = adapter_rows(weight);
+    const std::int64_t n = columns_ * group_, a = a_, b = b_;
+    ++group_;
+    a_ += rows.a;
+    b_ += rows.b;
+    return {.dx = part_of(all_.dx, first, last),
+            .dw = part_of(all_.dw, n, n + columns_),
+            .db = part_of(all_.db, n, n + columns_),
+            .accumulate = all_.accumulate,
+            .a = part_of(all_.a, a, a_),
+            .b = part_of(all_.b, b, b_)};
+  }
+
+ private:
+  const Gradients& all_;
+  std::int64_t columns_, group_ = 0, a_ = 0, b_ = 0;
+};
+
+void require_groups(const Groups& groups) {
+  if (groups.first.size() != groups.weights.size() + 1)
+    throw Error("linear: " + std::to_string(groups.weights.size()) + " groups with " +
+                std::to_string(groups.first.size()) + " first rows");
+}
+
+// The gradients of a group without rows.
+void without_rows(const Context& ctx, const Gradients& of_group) {
+  if (of_group.accumulate) return;
+  for (const View& gradient : {of_group.dw, of_group.a, of_group.b})
+    if (!gradient.empty()) ops::zero(ctx, gradient);
+}
+
+}  // namespace
+
+void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
+  require_groups(groups);
+  const gemm::VaryingRows varying(engine);
+  for (std::size_t g = 0; g < groups.weights.size(); ++g) {
+    const std::int64_t first = groups.first[g], last = groups.first[g + 1];
+    if (first < last) forward(ctx, engine, groups.weights[g], x.rows(first, last), y.rows(first, last));
+  }
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+              const Gradients& gradients) {
+  require_groups(groups);
+  const gemm::VaryingRows varying(engine);
+  GroupGradients each(gradients, dy.shape[1]);
+  for (std::size_t g = 0; g < groups.weights.size(); ++g) {
+    const std::int64_t first = groups.first[g], last = groups.first[g + 1];
+    const Gradients of_group = each.next(groups.weights[g], first, last);
+    if (first < last)
+      backward(ctx, engine, groups.weights[g], x.rows(first, last), dy.rows(first, last), of_group);
+    else
+      without_rows(ctx, of_group);
+  }
+}
+
+}  // namespace fp8::linear

@@ -1,0 +1,286 @@
+// A mixture of experts as transformers computes it, with the router in f32.
+#include "experts.h"
+
+#include <algorithm>
+#include <span>
+
+#include "dispatch.h"
+#include "fp8/linear/groups.h"
+#include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
+#include "fp8/ops/route.h"
+
+namespace fp8::model {
+namespace {
+
+using dtype::DType;
+using tensor::allocate;
+
+// Some experts of this rank, which are computed together: expert begin + i has the rows [first[i], first[i + 1]).
+struct Together {
+  std::size_t begin = 0, end = 0;
+  std::span<const std::int64_t> first;
+
+  linear::Groups groups(const std::vector<linear::Weight>& weights) const {
+    return {std::span(weights).subspan(begin, end - begin), first};
+  }
+  // The rows that these experts have.
+  View used(const View& rows) const { return rows.rows(0, first.back()); }
+};
+
+// All experts, of a rank that shares them with no other.
+Together all_of(const SavedExperts& saved) { return {0, saved.first->size() - 1, *saved.first}; }
+
+Together of_pass(const ExpertPass& pass) {
+  return {static_cast<std::size_t>(pass.begin), static_cast<std::size_t>(pass.end), pass.first};
+}
+
+// The gradients of some experts in those of all.
+linear::Gradients gradients_of(const Together& t, const std::vector<linear::Weight>& weights, const View& dx,
+                               const UnitGradients& g, Slot slot) {
+  linear::Gradients all = gradients_to(dx, g, slot, {});
+  if (t.begin == 0 && t.end == weights.size()) return all;
+  const auto adapter_rows = [&](std::size_t begin, std::size_t end, View linear::Adapter::*matrix) {
+    std::int64_t rows = 0;
+    for (std::size_t e = begin; e < end; ++e)
+      for (const linear::Adapter& a : weights[e].adapters) rows += (a.*matrix).shape[0];
+    return rows;
+  };
+  const auto part = [](View& v, std::int64_t first, std::int64_t count) {
+    if (!v.empty()) v = v.rows(first, first + count);
+  };
+  const std::int64_t each = all.dw.empty() ? 0 : all.dw.shape[0] / std::ssize(weights);
+  part(all.dw, static_cast<std::int64_t>(t.begin) * each, static_cast<std::int64_t>(t.end - t.begin) * each);
+  part(all.a, adapter_rows(0, t.begin, &linear::Adapter::a), adapter_rows(t.begin, t.end, &linear::Adapter::a));
+  part(all.b, adapter_rows(0, t.begin, &linear::Adapter::b), adapter_rows(t.begin, t.end, &linear::Adapter::b));
+  return all;
+}
+
+// In f32, in memory of the arena unless it is f32 already.
+View upcast(const Context& ctx, const View& x) {
+  if (x.dtype == DType::f32) return x;
+  const View out = allocate(ctx, DType::f32, {x.shape[0], x.shape[1]}, "scratch");
+  ops::copy(ctx, x, out);
+  return out;
+}
+
+gemm::Operand operand(const View& x) { return {x, x.dtype, {}}; }
+
+// Sets the first row of each expert among those of this rank's tokens. In a dry run as many experts as a token has get
+// all tokens, which takes the most memory.
+void set_first(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved,
+               std::span<const std::int32_t> counts) {
+  std::vector<std::int64_t>& first = *saved.first;
+  const std::int64_t experts = std::ssize(first) - 1, k = saved.routes.per_token();
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const auto at = static_cast<std::size_t>(e);
+    first[at + 1] = ctx.dry ? std::min(e + 1, k) * env.rows() : first[at] + counts[at];
+  }
+}
+
+// The numbers of rows of this rank by expert or, if ranks share experts, those of all of them.
+std::vector<std::int32_t> read_counts(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved) {
+  if (ctx.dry) return {};
+  if (env.exchange != nullptr) return env.exchange->gather_counts(ctx, saved.routes.counts);
+  return tensor::to_host<std::int32_t>(ctx, saved.routes.counts);
+}
+
+// Rows of a layer that this rank's experts hold at a time.
+std::int64_t room_of(const LayerEnvironment& env) {
+  const std::int64_t k = env.config.experts->per_token;
+  return env.exchange != nullptr ? expert_room(*env.exchange, k, env.rows()) : k * env.rows();
+}
+
+// Products of x and of the router's weight are exact in f32, also if both are bf16.
+void route(const Context& ctx, const LayerEnvironment& env, const View& weight, const View& x,
+           const SavedExperts& saved) {
+  const device::Scope scope(*ctx.arena);
+  const View logits = allocate(ctx, DType::f32, {x.shape[0], weight.shape[0]}, "scratch");
+  env.engine.matmul(ctx, operand(x), operand(weight.transposed()), logits, {.role = gemm::GemmRole::forward});
+  env.forward_done(ctx, "mlp.router", logits);
+  ops::route_forward(ctx, logits, {env.config.experts->normalize, env.length, env.lengths}, saved.routes);
+}
+
+// The gradients of the router's weight and, in f32, of its input.
+void route_backward(const Context& ctx, const LayerEnvironment& env, const View& weight, const UnitGradients& g,
+                    const View& x, const SavedExperts& saved, const View& d_weights, const View& dx) {
+  const device::Scope scope(*ctx.arena);
+  const View d_logits = allocate(ctx, DType::f32, {x.shape[0], weight.shape[0]}, "scratch");
+  ops::BalanceGradients balance{{}, env.balance.z};
+  if (!env.balance.aux.empty()) balance.aux = env.balance.aux.rows(env.unit - 1, env.unit).reshaped({weight.shape[0]});
+  ops::route_backward(ctx, d_weights, saved.routes, env.config.experts->normalize, balance, d_logits);
+  env.backward_done(ctx, "mlp.router", d_logits);
+  env.engine.matmul(ctx, operand(d_logits), operand(upcast(ctx, weight)), dx, {.role = gemm::GemmRole::dgrad});
+  if (!g.of(Slot::router).empty())
+    env.engine.matmul(ctx, operand(d_logits.transposed()), operand(upcast(ctx, x)), g.of(Slot::router),
+                      {.role = gemm::GemmRole::wgrad, .accumulate = g.accumulate});
+}
+
+// gate_up and h of some experts, from their inputs saved.rows.
+void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
+                    const Together& t) {
+  const View gate_up = t.used(saved.gate_up), h = t.used(saved.h);
+  linear::forward(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up);
+  env.forward_done(ctx, "mlp.experts.gate_up_proj", gate_up);
+  ops::swiglu_forward(ctx, gate_up, h);
+  env.forward_done(ctx, "mlp.experts.swiglu", h);
+}
+
+// The outputs of some experts, `out` [R, C], from their inputs saved.rows.
+void forward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
+                     const Together& t, const View& out) {
+  forward_inside(ctx, env, w, saved, t);
+  linear::forward(ctx, env.engine, t.groups(w.experts_down), t.used(saved.h), out);
+  env.forward_done(ctx, "mlp.experts.down_proj", out);
+}
+
+// `d_rows` [R, C] holds the gradient of the outputs of some experts and receives that of their inputs. Overwrites
+// saved.gate_up.
+void backward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+                      const SavedExperts& saved, const Together& t, const View& d_rows) {
+  const device::Scope scope(*ctx.arena);
+  const View dh = t.used(allocate(ctx, env.activation, {saved.h.shape[0], saved.h.shape[1]}, "scratch"));
+  const View h = t.used(saved.h), gate_up = t.used(saved.gate_up);
+  linear::backward(ctx, env.engine, t.groups(w.experts_down), h, d_rows,
+                   gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
+  env.backward_done(ctx, "mlp.experts.down_proj", dh);
+  ops::swiglu_backward(ctx, dh, gate_up, gate_up);
+  env.backward_done(ctx, "mlp.experts.swiglu", gate_up);
+  linear::backward(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up,
+                   gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up));
+  env.backward_done(ctx, "mlp.experts.gate_up_proj", d_rows);
+}
+
+// Computes this rank's rows x [M, C] on the ranks that have their experts, and those of all ranks here, pass by pass.
+void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                    const SavedExperts& saved) {
+  const device::Scope scope(*ctx.arena);
+  const View local = allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+  ops::gather_rows(ctx, x, saved.routes.tokens, local);
+  for (const ExpertPass& pass : *saved.passes) {
+    const device::Scope of_pass_scope(*ctx.arena);
+    const Together t = of_pass(pass);
+    if (env.routing != nullptr && !ctx.dry)
+      env.routing->computed(env.unit - 1, env.exchange->first_expert(env.exchange->rank()) + pass.begin, pass.first);
+    send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
+    const View out = allocate(ctx, env.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
+    forward_experts(ctx, env, w, saved, t, out);
+    return_rows(ctx, *env.exchange, pass, out, saved.out);
+  }
+}
+
+// saved.out holds the gradients of the outputs for this rank's rows and receives those of the inputs, x [M, C]. The
+// inside of the experts is computed again if there were several passes.
+void backward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
+                     const View& x, const SavedExperts& saved) {
+  const device::Scope scope(*ctx.arena);
+  const bool again = ctx.dry || saved.passes->size() > 1;
+  LayerEnvironment unobserved = env;
+  unobserved.observer = nullptr;
+  UnitWeights of_forward;
+  View local;
+  if (again) {
+    of_forward = env.weights->unshard(ctx, env.unit, Pass::recompute);
+    local = allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+    ops::gather_rows(ctx, x, saved.routes.tokens, local);
+  }
+  for (const ExpertPass& pass : *saved.passes) {
+    const device::Scope of_pass_scope(*ctx.arena);
+    const Together t = of_pass(pass);
+    const View d_rows = allocate(ctx, env.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
+    send_rows(ctx, *env.exchange, pass, saved.out, d_rows);
+    if (again) {
+      send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
+      forward_inside(ctx, unobserved, of_forward, saved, t);
+    }
+    backward_experts(ctx, env, w, g, saved, t, d_rows);
+    return_rows(ctx, *env.exchange, pass, d_rows, saved.out);
+  }
+}
+
+}  // namespace
+
+SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory) {
+  const hf::ExpertsConfig& e = *env.config.experts;
+  const std::int64_t m = env.rows(), k = e.per_token, n = k * m;
+  const auto of_type = [&](DType type, tensor::Shape shape) {
+    return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
+  };
+  SavedExperts s;
+  s.routes = {of_type(DType::f32, {m, e.count}), of_type(DType::f32, {m}),    of_type(DType::i32, {m, k}),
+              of_type(DType::f32, {m, k}),       of_type(DType::i32, {m, k}), of_type(DType::i32, {n}),
+              of_type(DType::i32, {e.count})};
+  s.first = std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(e.count + 1));
+  s.gate_up = of_type(env.activation, {room_of(env), 2 * e.intermediate_size});
+  s.out = of_type(env.activation, {n, env.config.hidden_size});
+  if (env.exchange == nullptr) return s;
+  s.passes = std::make_shared<std::vector<ExpertPass>>();
+  s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, m)});
+  s.rows = of_type(env.activation, {room_of(env), env.config.hidden_size});  // which would travel again
+  return s;
+}
+
+void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                            SavedExperts& saved) {
+  const auto activation = [&](std::int64_t cols) {
+    return tensor::allocate_pooled(ctx, memory, env.activation, {room_of(env), cols}, "activations");
+  };
+  if (saved.rows.empty()) saved.rows = activation(env.config.hidden_size);
+  saved.h = activation(env.config.experts->intermediate_size);
+}
+
+void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                   const SavedExperts& saved, const View& out, bool skip_output) {
+  route(ctx, env, w.vector(Slot::router), x, saved);
+  if (env.exchange == nullptr) ops::gather_rows(ctx, x, saved.routes.tokens, saved.rows);
+  const std::vector<std::int32_t> counts = read_counts(ctx, env, saved);
+  const std::size_t own = env.exchange != nullptr ? static_cast<std::size_t>(env.exchange->rank()) : 0;
+  const std::size_t experts = saved.first->size() - 1;
+  set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
+  if (env.routing != nullptr) env.routing->routed(ctx, env.unit - 1, saved.routes, *saved.first);
+  if (env.exchange != nullptr) {
+    *saved.passes = ctx.dry ? plan_dry(*env.exchange, room_of(env), env.rows(), saved.indices)
+                            : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
+    forward_shared(ctx, env, w, x, saved);
+  } else {
+    if (env.routing != nullptr && !ctx.dry) env.routing->computed(env.unit - 1, 0, *saved.first);
+    const Together t = all_of(saved);
+    forward_experts(ctx, env, w, saved, t, t.used(saved.out));
+  }
+  if (skip_output) return;
+  ops::combine_rows(ctx, saved.out, saved.routes, out);
+  env.forward_done(ctx, "mlp.experts", out);
+}
+
+void recompute_expert_inputs(const Context& ctx, const View& x, const SavedExperts& saved) {
+  if (saved.passes == nullptr) {
+    ops::gather_rows(ctx, x, saved.routes.tokens, saved.rows);
+    const Together t = all_of(saved);
+    ops::swiglu_forward(ctx, t.used(saved.gate_up), t.used(saved.h));
+  } else if (saved.passes->size() == 1) {
+    const Together t = of_pass(saved.passes->front());
+    ops::swiglu_forward(ctx, t.used(saved.gate_up), t.used(saved.h));
+  }
+}
+
+void experts_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                            const UnitGradients& g, const View& x, const SavedExperts& saved, const View& d_out,
+                            const View& dx) {
+  const device::Scope scope(*ctx.arena);
+  const std::int64_t m = env.rows(), c = env.config.hidden_size;
+  const View d_weights = allocate(ctx, DType::f32, {m, saved.routes.per_token()}, "scratch");
+  // saved.out becomes the gradient of the experts' outputs, and then of their inputs.
+  ops::combine_rows_backward(ctx, d_out, saved.out, saved.routes, saved.out, d_weights);
+  const Together t = all_of(saved);
+  env.backward_done(ctx, "mlp.experts", t.used(saved.out));
+  if (env.exchange != nullptr)
+    backward_shared(ctx, env, w, g, x, saved);
+  else
+    backward_experts(ctx, env, w, g, saved, t, t.used(saved.out));
+  const View of_router = allocate(ctx, DType::f32, {m, c}, "scratch");
+  route_backward(ctx, env, w.vector(Slot::router), g, x, saved, d_weights, of_router);
+  ops::sum_rows(ctx, saved.out, saved.routes, of_router, dx);
+  env.backward_done(ctx, "mlp.experts.input", dx);
+}
+
+}  // namespace fp8::model

@@ -1,0 +1,29 @@
+// The experts of a layer, which replace its MLP: router, rows in the order of experts, MLPs of groups of rows, sums
+// over the experts of each token. Private to the decoder.
+#pragma once
+
+#include "layer.h"
+
+namespace fp8::model {
+
+// Allocates what forward saves, without the inputs of experts and of their down.
+SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory);
+
+// Allocates the views that allocate_experts() left empty.
+void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
+                            SavedExperts& saved);
+
+// From the output of the second norm, x [M, C], to `out` [M, C], the output of the block without the residual. With
+// `skip_output` only `saved` is computed.
+void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                   const SavedExperts& saved, const View& out, bool skip_output);
+
+// Computes the inputs of experts and of their down again.
+void recompute_expert_inputs(const Context& ctx, const View& x, const SavedExperts& saved);
+
+// The gradient of x, dx [M, C], from that of the block's output, d_out [M, C]. Overwrites saved.gate_up and saved.out.
+void experts_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                            const UnitGradients& g, const View& x, const SavedExperts& saved, const View& d_out,
+                            const View& dx);
+
+}  // namespace fp8::model

@@ -1,0 +1,78 @@
+/// How many rows the experts of a model got, and the losses that balance them: a loss of the shares of experts, and one
+/// of the size of the routers' logits.
+///   L layers, E experts, k of them for each token
+/// Source: Switch Transformers, arXiv:2101.03961, with the shares of all data-parallel ranks, per layer; ST-MoE,
+/// arXiv:2202.08906.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "fp8/comm/comm.h"
+#include "fp8/hf/config.h"
+#include "fp8/model/routing.h"
+
+namespace fp8::shard {
+
+/// What the losses that balance experts need in a step.
+struct BalanceStep {
+  double aux = 0;     ///< X of X aux_loss, aux_loss = sum over layers of E sum_e f_e P_e
+  double z = 0;       ///< X of X z_loss, z_loss = sum over layers of the mean of log_sum^2 over the tokens
+  double tokens = 0;  ///< tokens of the step without padding, of all ranks
+  comm::Communicator* ranks = nullptr;  ///< the ranks that share the step; null: nothing is reduced
+};
+
+/// Loads and losses of a step, of all ranks. A layer has experts if it has any rows.
+struct RoutingResult {
+  double aux_loss = 0;             ///< weighted by the tokens of accumulation steps, without X
+  double z_loss = 0;               ///< the same
+  std::vector<std::int64_t> rows;  ///< [L, E]: rows of experts; of layers without experts 0
+  std::int64_t experts = 0;        ///< E
+
+  /// The largest over the mean number of rows of the experts of a layer, of the layer where that is largest; 0 without
+  /// rows.
+  double largest_load() const;
+  /// Pairs of a layer and one of its experts that had no rows.
+  std::int64_t idle() const;
+};
+
+/// Observes the routers of one rank, micro-batch after micro-batch.
+class ExpertLoad final : public model::RoutingObserver {
+ public:
+  /// The FP8 GEMMs of a layer's experts, see model::planned_experts_fp8().
+  using Planned = std::function<std::int64_t(int layer, std::int64_t first_expert, std::span<const std::int64_t> first,
+                                             bool backward)>;
+
+  /// Allocates from the context's arena. The model has experts.
+  ExpertLoad(const device::Context& ctx, const hf::ModelConfig& config, Planned planned);
+
+  /// Begins a step of training.
+  void begin(const BalanceStep& step);
+  /// Begins passes without losses and without backward.
+  void begin_inference();
+  /// FP8 GEMMs that the experts of this rank must have run since begin().
+  std::int64_t planned_gemms() const { return planned_gemms_; }
+  /// Sums over the ranks of the step. Collective.
+  RoutingResult finish() const;
+
+  void routed(const device::Context& ctx, int layer, const ops::Routes& routes,
+              std::span<const std::int64_t> first) override;
+  void computed(int layer, std::int64_t first_expert, std::span<const std::int64_t> first) override;
+  model::RoutingGradients gradients(const device::Context& ctx) override;
+
+ private:
+  bool has_losses() const { return step_.aux > 0 || step_.z > 0; }
+
+  std::int64_t layers_, experts_;
+  Planned planned_;
+  tensor::View sums_;  // f64 [L, E + 2] of the micro-batch, see ops::add_route_sums()
+  tensor::View aux_;   // f32 [L, E]
+  BalanceStep step_;
+  bool training_ = false;
+  std::int64_t planned_gemms_ = 0;
+  std::vector<std::int64_t> counts_, rows_;  // [L, E] of the micro-batch and of the step
+  double aux_loss_ = 0, z_loss_ = 0;         // this rank's part
+};
+
+}  // namespace fp8::shard

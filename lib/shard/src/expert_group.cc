@@ -1,0 +1,41 @@
+// Rows travel by all-to-all, and the numbers of rows by all-gather.
+#include "fp8/shard/expert_group.h"
+
+#include "fp8/device/profile.h"
+
+namespace fp8::shard {
+
+using dtype::DType;
+
+std::int64_t ExpertGroup::first_expert(int rank) const {
+  return rank < ranks() ? rows_of(experts_, rank, ranks()).begin : experts_;
+}
+
+std::vector<std::int32_t> ExpertGroup::gather_counts(const device::Context& ctx, const View& counts) {
+  const device::Scope scope(*ctx.arena);
+  const View all = tensor::allocate(ctx, DType::i32, {ranks(), counts.size()}, "scratch");
+  const std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks()), static_cast<std::int64_t>(counts.bytes()));
+  {
+    const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
+    group_->start_all_gather(static_cast<const std::byte*>(counts.data), static_cast<std::byte*>(all.data), bytes)
+        .wait();
+  }
+  return tensor::to_host<std::int32_t>(ctx, all);
+}
+
+void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::span<const std::int64_t> rows_to,
+                           const View& to, std::span<const std::int64_t> rows_from) {
+  const auto row = static_cast<std::int64_t>(dtype::size_of(from.dtype)) * from.shape[1];
+  const auto bytes_of = [row](std::span<const std::int64_t> rows) {
+    std::vector<std::int64_t> bytes;
+    for (const std::int64_t n : rows) bytes.push_back(n * row);
+    return bytes;
+  };
+  const device::Timer timer(ctx, device::Work::communication, "all-to-all", static_cast<double>(from.bytes()));
+  group_
+      ->start_all_to_all(static_cast<const std::byte*>(from.data), bytes_of(rows_to), static_cast<std::byte*>(to.data),
+                         bytes_of(rows_from))
+      .wait();
+}
+
+}  // namespace fp8::shard

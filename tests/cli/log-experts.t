@@ -1,0 +1,55 @@
+#!/bin/sh
+# fp8-log of mixtures of experts: their losses and loads in summaries, plots and --tensors.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+# Fields of steps.
+for step in 1 2 3 4; do
+  printf '{"type":"step","step":%s,"tokens":%s,"loss":2.5,"aux_loss":%s.25,"z_loss":0.5,"expert_load_max":1.5,"expert_idle":%s}\n' $step $((step * 8)) $step $((4 - step))
+done >steps.jsonl
+is "a summary has the means of the last part" "$(fp8-log steps.jsonl | tr -s ' ' | grep -e '^aux' -e '^z' -e '^load' -e '^idle')" "aux loss, last part 3.75
+z loss, last part 0.5
+load, largest / mean 1.5
+idle experts 0.5"
+is "a comparison has them side by side" "$(fp8-log --compare steps.jsonl steps.jsonl | tr -s ' ' | grep -c -e '^aux loss 3.75 3.75' -e '^z loss 0.5 0.5' -e '^load, largest / mean 1.5 1.5' -e '^idle experts 0.5 0.5')" 4
+says "the load is plotted" '^expert_load_max ' fp8-log steps.jsonl --plot expert_load_max
+says "CSV has the fields" '^run,step,tokens,precision,recipe,loss,aux_loss,z_loss,expert_load_max,expert_idle$' fp8-log steps.jsonl --export csv
+says "so has Prometheus" '^fp8_expert_load_max\{run="steps"\} 1.5$' fp8-log steps.jsonl --export prometheus
+status "another factor of a loss is refused with --gate" 2 sh -c 'for x in 0.0 0.01; do { printf "{\"type\":\"run\",\"config\":{\"aux-loss\":%s}}\n" $x; cat steps.jsonl; } >aux-$x.jsonl; done; fp8-log --compare aux-0.0.jsonl aux-0.01.jsonl --gate 1'
+
+# Records of each expert, alone and beside operands.
+operand() { # STEP
+  printf '{"type":"operand","linear":"model.layers.0.mlp.up_proj.weight","gemm":"forward","operand":"input","recipe":"rowwise","format":"e4m3","nonfinite":0,"amax":1.5,"scale":2.0,"underflow_share":0.001,"saturated_share":0.0,"sqnr_db":31.5,"step":%s}\n' "$1"
+}
+experts() { # STEP LAYER ROWS
+  printf '{"type":"experts","layer":%s,"rows":[%s],"step":%s}\n' "$2" "$3" "$1"
+}
+for step in 10 20 30; do experts $step 0 "5,$((step / 10)),$((11 - step / 10)),0"; experts $step 2 4,4,4,3; done >experts.jsonl
+is "layers with experts are listed by their largest loads" "$(fp8-log experts.jsonl --tensors | tr -s ' ' | sed 's/ $//')" "3 steps, 10 to 30, 6 records
+
+layer expert largest load at step last idle experts
+──────────────────────────────────────────────────────────────
+0 2 2.5 10 2 1 of 4
+2 0 1.067 10 1.067 0 of 4"
+is "--top limits them" "$(fp8-log experts.jsonl --tensors --top 1 | tail -1 | cut -c 1)" 0
+is "--json has a record for each layer" "$(fp8-log experts.jsonl --tensors --json | head -1)" '{"type":"experts","layer":0,"experts":4,"steps":3,"load_max":2.5,"load_max_expert":2,"load_max_step":10,"last_load_max":2.0,"last_idle":1}'
+is "the load of each expert is drawn in the terminal" "$(fp8-log experts.jsonl --tensors --plot expert_load | sed -n '3,8p')" "rows over the mean of the layer
+               10     20     30
+0 expert 0   1.25   1.25   1.25
+0 expert 1   0.25    0.5   0.75
+0 expert 2    2.5   2.25      2
+0 expert 3      0      0      0"
+for image in svg png; do
+  ok "the load of each expert is drawn as $image" fp8-log experts.jsonl --tensors --plot expert_load -o experts.$image
+done
+is "an SVG has a row for each expert" "$(grep -c -E '>[02] expert [0-3]<' experts.svg)" 8
+{ operand 10; experts 10 0 3,1; } >beside.jsonl
+is "a CSV of operands and experts has a column of loads" "$(fp8-log beside.jsonl --tensors --export csv | sed -n '1p;2,$s/.*,//p' | sed 's/.*,//')" "expert_load
+
+1.5
+0.5"
+is "operands keep their tables beside experts" "$(fp8-log beside.jsonl --tensors | grep -c -e '^model.layers.0.mlp.up_proj.weight ' -e '^layer ')" 3
+operand 10 >operands.jsonl
+says "a plot of loads without any is refused" '^fp8-log: operands.jsonl: no record of experts' fp8-log operands.jsonl --tensors --plot expert_load -o x.svg
+says "a plot of operands without any is refused" '^fp8-log: experts.jsonl: no record has a value of sqnr_db' fp8-log experts.jsonl --tensors --plot sqnr_db -o x.svg
+done_testing

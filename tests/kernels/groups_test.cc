@@ -1,0 +1,90 @@
+// Linears of groups of rows through the CUDA kernels, which run on the host: with the casts of each group, whatever its
+// number of rows, the results are those of the host's code.
+#include "fp8/linear/groups.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda_shim.h"
+#include "fp8/device/arena.h"
+
+namespace fp8::kernels {
+namespace {
+
+using dtype::DType;
+using tensor::Tensor;
+using tensor::View;
+
+constexpr std::int64_t kIn = 160, kOut = 144;
+const std::vector<std::int64_t> kFirst{0, 1, 1, 5, 10, 26, 156, 156};
+
+// Integers, of which each row has another magnitude.
+Tensor integers(DType type, std::int64_t rows, std::int64_t columns, std::int64_t seed) {
+  Tensor t(type, {rows, columns});
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const auto value = static_cast<float>((i * i + 7 * i + seed) % (3 + i / columns % 29) - i / columns % 5);
+    if (type == DType::f32)
+      t.as<float>()[i] = value;
+    else
+      t.as<dtype::Bf16>()[i] = dtype::to_bf16(value);
+  }
+  return t;
+}
+
+struct Results {
+  Tensor y, dx, dw;
+};
+
+Results run(device::DeviceType type, const quant::Recipe& recipe) {
+  const device::Device on(type);
+  device::Arena arena(std::size_t{64} << 20, type);
+  const device::Context ctx = on.context(arena);
+  const auto there = [&](const Tensor& t) { return tensor::to_device(ctx, t.view(), "test"); };
+  const std::int64_t m = kFirst.back(), groups = static_cast<std::int64_t>(kFirst.size()) - 1;
+  const Tensor of_x = integers(DType::bf16, m, kIn, 1), of_dy = integers(DType::bf16, m, kOut, 2),
+               of_w = integers(DType::bf16, groups * kOut, kIn, 3);
+  const View x = there(of_x), dy = there(of_dy), w = there(of_w);
+  Results r{Tensor(DType::bf16, {m, kOut}), Tensor(DType::bf16, {m, kIn}), Tensor(DType::f32, {groups * kOut, kIn})};
+  const View y = there(r.y), dx = there(r.dx), dw = there(r.dw);
+  const std::vector<linear::Part> parts{{0, 128, true}, {128, kOut, true}};
+  gemm::Engine engine;
+  const auto prepared = [&](linear::Pass pass) {
+    std::vector<linear::Weight> weights;
+    for (std::int64_t g = 0; g < groups; ++g)
+      weights.push_back(linear::prepare(ctx, w.rows(g * kOut, (g + 1) * kOut), {}, parts,
+                                        {&recipe, {.power_of_2 = recipe.power_of_2}}, pass));
+    return weights;
+  };
+  linear::forward(ctx, engine, linear::Groups{prepared(linear::Pass::forward), kFirst}, x, y);
+  linear::backward(ctx, engine, linear::Groups{prepared(linear::Pass::backward), kFirst}, x, dy, {dx, dw, {}});
+  for (const auto& [to, from] : {std::pair{r.y.view(), y}, {r.dx.view(), dx}, {r.dw.view(), dw}})
+    if (to.data != from.data) device::copy_bytes(ctx, to.data, device::DeviceType::host, from.data, type, from.bytes());
+  return r;
+}
+
+double at(const View& v, std::int64_t i) {
+  return static_cast<double>(v.dtype == DType::f32 ? v.as<float>()[i] : dtype::to_float(v.as<dtype::Bf16>()[i]));
+}
+
+// Sums in another order, and their rounding to bf16, differ by little; a scale of another group by far more.
+void expect_near(const View& got, const View& expected) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::fabs(at(expected, i)));
+  for (std::int64_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(at(got, i), at(expected, i), std::fabs(at(expected, i)) / 128 + largest * 1e-6) << i;
+}
+
+TEST(GroupsOnDevice, EqualTheHosts) {
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    SCOPED_TRACE(recipe.name);
+    const Results host = run(device::DeviceType::host, recipe), device = run(device::DeviceType::cuda, recipe);
+    expect_near(device.y.view(), host.y.view());
+    expect_near(device.dx.view(), host.dx.view());
+    expect_near(device.dw.view(), host.dw.view());
+  }
+}
+
+}  // namespace
+}  // namespace fp8::kernels

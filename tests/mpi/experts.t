@@ -1,0 +1,141 @@
+#!/bin/sh
+# Experts that ranks share (--ep): the numbers of one rank, checkpoints that any mesh reads, bitwise resume, evaluations, samples, stops, refusals.
+# shellcheck disable=SC2086,SC2016 # lists of words on purpose; each rank's shell expands the variables
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+export OMP_NUM_THREADS=1
+fp8-init qwen3-moe-tiny --set num_experts=7 --set num_hidden_layers=2 -o x.h5 -q >out 2>err
+result $? "a mixture of seven experts is made, which no number of ranks divides"
+
+# Documents of one token have no target, so that in this order steps after the first update nothing.
+{ head -n 24 text.txt | sed 's/["\\]//g; s/^\(.\{0,8\}\).*/{"text":"any \1"}/' && yes '{"text":"a"}' | head -n 200; } >few.jsonl
+fp8-tokenize few.jsonl -o few.h5 -q >out 2>err
+
+# train RANKS LOG FLAGS: trains four steps of 24 sequences in the folder run.LOG
+train() {
+  n=$1 log=$2
+  shift 2
+  mpirun -n "$n" fp8-step x.h5 --data d.h5 --seq-length 16 --batch-size $((24 / n)) --steps 4 --lr 1e-3 --out "run.$log" -q "$@" >"$log" 2>err </dev/null
+}
+# close NAME A B: passes if two lists of numbers have relative differences of at most 1e-6
+close() {
+  [ -n "$2" ] && printf '%s\n' "$2" >close.a && printf '%s\n' "$3" | paste -d' ' close.a - | awk '{ d = $1 / $2 - 1; if (NF != 2 || !(d <= 1e-6 && d >= -1e-6)) bad = 1 } END { exit bad }'
+  result $? "$1"
+}
+norm() { losses "$1" | awk 'NR == 1 { print $3 }'; }
+evaluations() { grep '"type":"eval"' "$1" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+texts() { grep '"type":"sample"' "$1" | grep -o '"text":.*"' | sed 's/,"seconds".*//'; }
+
+# --- fp32: losses, norm, gradients, evaluations and samples of one rank, on up to eight ranks
+watched="--precision fp32 --aux-loss 0.1 --z-loss 0.01 --eval-data d.h5 --eval-every 2 --eval-batches 1 --sample-every 4 --sample-prompt To --sample-tokens 6"
+train 1 one $watched --gradients one.safetensors
+for way in "2 --ep 2" "3 --ep 3 --zero 1" "4 --ep 4 --expert-rows 1 --recompute selective" "4 --dp-replicate 2 --ep 2 --paranoid 1" "8 --dp-replicate 2 --ep 4 --expert-rows 1 --zero 2"; do
+  ranks=${way%% *}
+  train $ranks way $watched --gradients way.safetensors -f ${way#* }
+  near "$way: the losses are those of one rank" way one 1e-6
+  ok "$way: the gradients are those of one rank" fp8-info one.safetensors --diff way.safetensors --bound 1e-5
+  close "$way: the norm is that of one rank" "$(norm way)" "$(norm one)"
+  close "$way: the balancing losses are those of one rank" "$(field aux_loss way; field z_loss way)" "$(field aux_loss one; field z_loss one)"
+  is "$way: the loads are those of one rank" "$(field expert_load_max way; field expert_idle way)" "$(field expert_load_max one; field expert_idle one)"
+  close "$way: the evaluations are those of one rank" "$(evaluations way)" "$(evaluations one)"
+  is "$way: the sample is that of one rank" "$(texts way)" "$(texts one)"
+  mv run.way run.$ranks
+done
+is "there are two evaluations and a sample" "$(evaluations one | wc -l) $(texts one | wc -l)" "2 1"
+says "the run record has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":4,"tp":1\}' head -1 way
+says "the checkpoint has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":4,"tp":1\}' head -1 run.8/step-00000004/manifest.json
+ok "the checkpoint verifies" fp8-info --verify run.8/step-00000004
+fp8-convert run.8 --merge -o merged.h5 -q >out 2>err
+ok "its files merge into one" fp8-info run.8 --diff merged.h5
+evaluate() { mpirun -n $1 fp8-eval merged.h5 --data few.h5 --seq-length 16 --batch-size 4 --precision fp32 -q | tail -1 | field loss -; }
+close "fp8-eval on three ranks has the loss of one rank" "$(evaluate 3)" "$(evaluate 1)"
+
+# --- a run resumes on other meshes: with the losses of one rank, and with the same bytes where nothing is updated
+walk="4.2.1 2.2.1 1.1.1 4.4.1 1.1.1 8.4.2"
+# go SHAPE FLAGS: a start on ranks.ep.replicas
+go() {
+  ranks=${1%%.*} ep=${1#*.} replicas=${1##*.}
+  shift
+  mpirun -n $ranks fp8-step x.h5 --batch-size $((24 / ranks)) --ep ${ep%.*} --dp-replicate $replicas --lr 1e-3 -q "$@" 2>err </dev/null
+}
+for way in "--aux-loss 0.1" "--lora-rank 4"; do
+  rm -rf moving whole moving.log
+  all="--data d.h5 --seq-length 8 --precision fp32 --steps 6 $way"
+  fp8-step x.h5 $all --batch-size 24 --lr 1e-3 -q --out whole >whole.log 2>err
+  at=0
+  for shape in $walk; do
+    at=$((at + 1))
+    go $shape $all --out moving --until-step $at >>moving.log || break
+  done
+  near "$way: a run that changes its mesh has the losses of one rank" moving.log whole.log 1e-6
+done
+for way in "--precision fp32" "--precision fp8 --recipe delayed --amax-history 3 --moments bf16 --async-save" "--precision fp8 --recipe current --lora-rank 4"; do
+  rm -rf still still.log
+  at=0
+  for shape in $walk; do
+    at=$((at + 1))
+    go $shape --data few.h5 --documents separate --sampler sequential --seq-length 16 --steps 6 $way --out still --save-every 1 --until-step $at >>still.log || break
+  done
+  is "$way: only the first step updates" "$(grep -c '"masked":true' still.log)" 5
+  for at in 2 3 4 5 6; do
+    fp8-info still/step-00000001 --diff still/step-0000000$at >out 2>err
+    result $? "$way: the bytes of step 1 stay, $at"
+  done
+done
+
+# --- a layer with more rows than --expert-rows runs in passes: other memory and more GEMMs, the same bits
+for rows in 1 8; do train 2 rows$rows --ep 2 --expert-rows $rows --precision fp8 --recipe delayed --amax-history 3; done
+same_bits "passes do not change losses" rows1 rows8
+same_step "nor weights, moments and histories" run.rows1/step-00000004 run.rows8/step-00000004
+planned() { grep -o '"memory_plan":.*' $1 | grep -o '"activations":[0-9]*' | cut -d: -f2; }
+[ "$(planned rows1)" -lt "$(planned rows8)" ] && [ "$(field fp8_gemms rows1 | tail -1)" -gt "$(field fp8_gemms rows8 | tail -1)" ]
+result $? "they take less memory and more GEMMs"
+
+# --- bitwise resume on the same mesh
+for way in "2 --ep 2 --precision fp8 --recipe delayed --amax-history 3" "2 --ep 2 --precision fp8 --recipe tensorwise --grad-accumulation 2" \
+  "4 --ep 2 --precision bf16 --master bf16 --moments bf16 --aux-loss 0.1 --expert-rows 1" "4 --ep 2 --dp-replicate 2 --precision fp8 --recipe delayed --amax-history 3 --paranoid 1"; do
+  ranks=${way%% *}
+  rm -rf run.twice uninterrupted
+  train $ranks twice ${way#* } --save-every 2 && mv run.twice/step-00000004 uninterrupted
+  train $ranks twice ${way#* } --save-every 2
+  is "$way: the run resumes at step 3" "$(story twice)" "run step3 step4 checkpoint4 end4 "
+  (cd uninterrupted && for f in *; do cmp "$f" ../run.twice/step-00000004/$f || exit 1; done && [ "$(echo * | wc -w)" = $((ranks + 1)) ]) >out 2>err
+  result $? "$way: the files are those of the uninterrupted run"
+done
+cp -r run.twice damaged
+printf x | dd of=damaged/step-00000004/rank-00001-of-00004.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+says "a damaged file of some experts is named" "^fp8-info: damaged/step-00000004/rank-00001-of-00004.h5: " fp8-info --verify damaged/step-00000004
+
+# --- a signal: a checkpoint is saved, and the same command goes on
+mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' sh x.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --ep 2 --out sig -q >sig.log 2>err </dev/null &
+job=$!
+until grep -q '"type":"step"' sig.log || ! kill -0 $job; do sleep 0.1; done
+kill -TERM "$(cat pid1)"
+wait $job
+is "TERM to one rank: status 75" $? 75
+at=$(field step sig.log | tail -1)
+mpirun -n 2 fp8-step x.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --ep 2 --out sig -q --until-step $((at + 1)) >out 2>err </dev/null
+is "the run goes on" "$? $(losses out | cut -d' ' -f1)" "0 $((at + 1))"
+
+# --- arrangements that do not fit: status 2 and one line
+refuses() { # RANKS REGEX FLAGS
+  n=$1 pattern=$2
+  shift 2
+  mpirun -n $n fp8-step "$@" --data d.h5 --seq-length 16 --steps 1 --out refused -q >out 2>refusal </dev/null
+  is "$n ranks with $* end with status 2" $? 2
+  is "$n ranks with $*: one line" "$(grep -c '^fp8-step: ' refusal)" 1
+  says "$n ranks with $*: it says why" "^fp8-step: $pattern\$" grep '^fp8-step: ' refusal
+}
+refuses 3 '--ep 2: does not divide 3, the number of ranks that share a copy of the parameters' x.h5 --ep 2
+refuses 4 '--ep 4: does not divide 2, the number of ranks that share a copy of the parameters' x.h5 --ep 4 --dp-replicate 2
+refuses 1 '--ep 2: does not divide 1, the number of ranks that share a copy of the parameters' x.h5 --ep 2
+refuses 2 '--ep: m.h5 has no experts' m.h5 --ep 2
+refuses 8 '--ep 8: x.h5 has 7 experts, and each part needs one' x.h5 --ep 8
+refuses 2 '--aux-loss: m.h5 has no experts' m.h5 --aux-loss 0.1
+refuses 2 '--expert-rows: 0.5 is below 1' x.h5 --ep 2 --expert-rows 0.5
+refuses 2 '--ep: 0 is below 1' x.h5 --ep 0
+refuses 2 '--lora-dropout: model.layers.1.mlp.experts.0.gate_proj: adapters of experts have no dropout; use --lora-dropout 0, or --lora-targets without experts' x.h5 --ep 2 --lora-rank 4 --lora-dropout 0.1
+ok "nothing is written then" test ! -e refused
+ok "adapters of attention may have dropout" fp8-step x.h5 --data d.h5 --seq-length 16 --steps 1 --out dropout -q --lora-rank 4 --lora-targets q_proj,v_proj --lora-dropout 0.1
+says "--expert-rows without --ep has no effect, and a note says so" '^fp8-step: --expert-rows: no effect with --ep 1$' fp8-step x.h5 --data d.h5 --seq-length 16 --steps 1 --out x -n --expert-rows 3
+done_testing
