@@ -149,6 +149,9 @@ cp err said
 says "the message names the model" '^fp8-step: odd.h5: no linear of this model can run in FP8' cat said
 status "FP8 with all linears excluded gives status 3" 3 fp8-step $full --precision fp8 --filter '*'
 is "the error is one line" "$(wc -l <err)" 1
+status "FP8 with all linears left out as too small gives status 3" 3 fp8-step $full --precision fp8 --auto-filter
+cp err said
+says "the message names the flag" '(--auto-filter leaves out those that could)' cat said
 ok "bf16 on a model whose width is not a multiple of 16 succeeds" fp8-step odd.h5 --data d.h5 --out odd --steps 1 --seq-length 16 --batch-size 2
 [ ! -e x ]
 result $? "the refused commands create no run"

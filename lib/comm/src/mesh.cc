@@ -37,8 +37,8 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
   if (shape.ranks() != all.size())
     throw Error("a mesh of " + std::to_string(shape.ranks()) + " ranks for " + std::to_string(all.size()));
   if (shape.ep < 1 || shape.dp_shard * shape.tp % shape.ep != 0)
-    throw Error("ep " + std::to_string(shape.ep) + " does not divide the " +
-                std::to_string(shape.dp_shard * shape.tp) + " ranks that share a copy of the parameters");
+    throw Error("ep " + std::to_string(shape.ep) + " does not divide the " + std::to_string(shape.dp_shard * shape.tp) +
+                " ranks that share a copy of the parameters");
   const auto group = [&](unsigned dimensions, int size, const char* name) -> std::shared_ptr<Communicator> {
     if (size == all.size()) return all_;
     if (size == 1) return solo();

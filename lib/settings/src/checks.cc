@@ -208,10 +208,13 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   if (precision.fuse_projections) model::fuse_projections(table);
   check_codes_run(checkpoint, table);
   const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
-  if (precisions.recipe != nullptr && !any)
-    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (fp8-info shows why); use " +
-                    cli::flag_name("precision") + " bf16",
+  if (precisions.recipe != nullptr && !any) {
+    const bool small = std::ranges::any_of(table, [](const auto& p) { return p.reason.ends_with("(auto-filter)"); });
+    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (" +
+                    (small ? cli::flag_name("auto-filter") + " leaves out those that could" : "fp8-info shows why") +
+                    "); use " + cli::flag_name("precision") + " bf16",
                 Exit::fp8_missing);
+  }
   return table;
 }
 

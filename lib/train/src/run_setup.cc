@@ -180,8 +180,9 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
   s.sampler->begin_at({s.position.base.step, s.position.base.sample});
   s.last_step = config.until_step > 0 ? std::min(config.until_step, s.config.steps) : s.config.steps;
+  const auto runs = [](const model::Parameter& p) { return p.fp8 && (p.gemms.forward || p.gemms.dgrad); };
   if (s.model_spec.config.lora && s.config.precision.recipe_or_null() != nullptr &&
-      s.planned(model::kLeastLogits).gemms == 0)
+      std::ranges::none_of(s.model_spec.table, runs))
     throw Error(cli::flag_name("fp8-gemms") + ": wgrad alone: frozen weights have no gradient, so no GEMM runs in FP8",
                 Exit::fp8_missing);
   if (inputs.eval_tokens) {
