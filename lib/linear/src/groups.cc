@@ -7,20 +7,6 @@
 namespace fp8::linear {
 namespace {
 
-// Rows of all a, and of all b, of a weight's adapters.
-struct AdapterRows {
-  std::int64_t a = 0, b = 0;
-};
-
-AdapterRows adapter_rows(const Weight& weight) {
-  AdapterRows rows;
-  for (const Adapter& adapter : weight.adapters) {
-    rows.a += adapter.a.shape[0];
-    rows.b += adapter.b.shape[0];
-  }
-  return rows;
-}
-
 View part_of(const View& v, std::int64_t begin, std::int64_t end) { return v.empty() ? v : v.rows(begin, end); }
 
 // The gradients of one group after those of the groups before it, and their rows.
@@ -30,7 +16,7 @@ class GroupGradients {
 
   // The part of the next group, which has the rows [first, last).
   Gradients next(const Weight& weight, std::int64_t first, std::int64_t last) {
-    const AdapterRows rows = adapter_rows(weight);
+    const AdapterRows rows = adapter_rows({&weight, 1});
     const std::int64_t n = columns_ * group_, a = a_, b = b_;
     ++group_;
     a_ += rows.a;
@@ -62,6 +48,16 @@ void without_rows(const Context& ctx, const Gradients& of_group) {
 }
 
 }  // namespace
+
+AdapterRows adapter_rows(std::span<const Weight> weights) {
+  AdapterRows rows;
+  for (const Weight& weight : weights)
+    for (const Adapter& adapter : weight.adapters) {
+      rows.a += adapter.a.shape[0];
+      rows.b += adapter.b.shape[0];
+    }
+  return rows;
+}
 
 void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
   require_groups(groups);

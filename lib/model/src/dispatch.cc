@@ -81,7 +81,7 @@ void plan_sent(ExpertPass& pass, const ExpertExchange& exchange, const Counts& c
   std::int32_t row = 0;
   for (int r = 0; r < exchange.ranks(); ++r) {
     const std::vector<std::int64_t>& own = bounds[static_cast<std::size_t>(r)];
-    const std::int64_t begin = own[std::min(number, own.size() - 1)], end = own[std::min(number + 1, own.size() - 1)];
+    const std::int64_t begin = own[number], end = own[number + 1];
     std::int64_t sent = 0;
     for (std::int64_t e = exchange.first_expert(r); e < exchange.first_expert(r + 1); ++e)
       for (std::int64_t i = 0; i < counts.of(exchange.rank(), e); ++i, ++row) {
@@ -122,8 +122,23 @@ void plan_received(ExpertPass& pass, const ExpertExchange& exchange, const Count
   pass.unorder = indices.copy(unorder);
 }
 
-View rows_like(const Context& ctx, const View& x, std::int64_t rows) {
-  return allocate(ctx, x.dtype, {rows, x.shape[1]}, "scratch");
+// One end of a travel: rows by rank, and where they are.
+struct End {
+  const View& indices;
+  std::span<const std::int64_t> rows;
+};
+
+// Sends the rows of `from` with the indices of one end; row i of `to` becomes the row of those that arrive with index i
+// of the other end, unless that is -1.
+void travel(const Context& ctx, ExpertExchange& exchange, const View& from, const End& sender, const End& receiver,
+            const View& to) {
+  const device::Scope scope(*ctx.arena);
+  const auto rows_like = [&](std::int64_t rows) { return allocate(ctx, from.dtype, {rows, from.shape[1]}, "scratch"); };
+  const View sent = rows_like(sum_of(sender.rows)), arrived = rows_like(sum_of(receiver.rows));
+  if (ctx.dry) return;
+  ops::gather_rows(ctx, from, sender.indices, sent);
+  exchange.exchange(ctx, sent, sender.rows, arrived, receiver.rows);
+  ops::gather_rows(ctx, arrived, receiver.indices, to.rows(0, receiver.indices.size()));
 }
 
 }  // namespace
@@ -135,8 +150,8 @@ std::int64_t expert_room(const ExpertExchange& exchange, std::int64_t per_token,
 }
 
 std::int64_t expert_indices(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows) {
-  // Of each pass the place of every row of this rank; a pass has more than half of the room or is followed by one that
-  // does not fit in the rest, so there are fewer passes than twice the rows by the room, and one more.
+  // Each pass stores the place of every row of this rank. Two passes one after the other have more rows than there is
+  // room for, so there are at most twice the rows by the room, and one more.
   const std::int64_t all = exchange.ranks() * per_token * rows, room = expert_room(exchange, per_token, rows);
   const std::int64_t passes = 2 * all / std::max<std::int64_t>(1, room) + 1;
   return per_token * rows * (1 + passes) + 2 * all;
@@ -151,12 +166,13 @@ std::vector<ExpertPass> plan_passes(const Context& ctx, const ExpertExchange& ex
     bounds.push_back(pass_bounds(exchange, rows, r, room));
     passes = std::max(passes, bounds.back().size() - 1);
   }
+  for (std::vector<std::int64_t>& own : bounds) own.resize(passes + 1, own.back());  // passes without experts
   Indices memory(ctx, indices);
   const std::vector<std::int64_t>& own = bounds[static_cast<std::size_t>(exchange.rank())];
   std::vector<ExpertPass> all(passes);
   for (std::size_t number = 0; number < passes; ++number) {
     ExpertPass& pass = all[number];
-    const std::int64_t begin = own[std::min(number, own.size() - 1)], end = own[std::min(number + 1, own.size() - 1)];
+    const std::int64_t begin = own[number], end = own[number + 1];
     pass.begin = begin - own.front();
     pass.end = end - own.front();
     plan_sent(pass, exchange, rows, bounds, number, memory);
@@ -165,40 +181,29 @@ std::vector<ExpertPass> plan_passes(const Context& ctx, const ExpertExchange& ex
   return all;
 }
 
-std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t room, std::int64_t rows,
-                                 const View& indices) {
+std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows) {
   const auto ranks = static_cast<std::size_t>(exchange.ranks());
   ExpertPass pass;
   pass.end = exchange.first_expert(exchange.rank() + 1) - exchange.first_expert(exchange.rank());
-  pass.to.assign(ranks, 0);
-  pass.from.assign(ranks, 0);
   pass.first = {0};
   const std::int64_t of_one = exchange.ranks() * rows;  // the most that an expert has
-  for (std::int64_t e = 1; e <= pass.end; ++e) pass.first.push_back(std::min(room, e * of_one));
-  pass.pack = pass.unpack = pass.order = pass.unorder = indices;
+  for (std::int64_t e = 1; e <= pass.end; ++e)
+    pass.first.push_back(std::min(expert_room(exchange, per_token, rows), e * of_one));
+  pass.to.assign(ranks, 0);
+  pass.from.assign(ranks, 0);
+  pass.to.front() = per_token * rows;
+  pass.from.front() = pass.rows();
   return {pass};
 }
 
 void send_rows(const Context& ctx, ExpertExchange& exchange, const ExpertPass& pass, const View& local,
                const View& sorted) {
-  const device::Scope scope(*ctx.arena);
-  const View sent = rows_like(ctx, local, ctx.dry ? local.shape[0] : sum_of(pass.to));
-  const View arrived = rows_like(ctx, local, sorted.shape[0]);
-  if (ctx.dry) return;
-  ops::gather_rows(ctx, local, pass.pack, sent);
-  exchange.exchange(ctx, sent, pass.to, arrived, pass.from);
-  ops::gather_rows(ctx, arrived, pass.order, sorted);
+  travel(ctx, exchange, local, {pass.pack, pass.to}, {pass.order, pass.from}, sorted);
 }
 
 void return_rows(const Context& ctx, ExpertExchange& exchange, const ExpertPass& pass, const View& sorted,
                  const View& local) {
-  const device::Scope scope(*ctx.arena);
-  const View arrived = rows_like(ctx, local, ctx.dry ? local.shape[0] : sum_of(pass.to));
-  const View sent = rows_like(ctx, local, sorted.shape[0]);
-  if (ctx.dry) return;
-  ops::gather_rows(ctx, sorted, pass.unorder, sent);
-  exchange.exchange(ctx, sent, pass.from, arrived, pass.to);
-  ops::gather_rows(ctx, arrived, pass.unpack, local.rows(0, pass.unpack.size()));
+  travel(ctx, exchange, sorted, {pass.unorder, pass.from}, {pass.unpack, pass.to}, local);
 }
 
 }  // namespace fp8::model

@@ -28,9 +28,8 @@ struct ExpertPass {
 std::vector<ExpertPass> plan_passes(const Context& ctx, const ExpertExchange& exchange,
                                     std::span<const std::int32_t> counts, std::int64_t room, const View& indices);
 
-// One pass with the most rows, for a dry run.
-std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t room, std::int64_t rows,
-                                 const View& indices);
+// One pass with the most rows, without indices, for a dry run.
+std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows);
 
 // Elements of `indices`.
 std::int64_t expert_indices(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows);

@@ -40,19 +40,15 @@ linear::Gradients gradients_of(const Together& t, const std::vector<linear::Weig
                                const UnitGradients& g, Slot slot) {
   linear::Gradients all = gradients_to(dx, g, slot, {});
   if (t.begin == 0 && t.end == weights.size()) return all;
-  const auto adapter_rows = [&](std::size_t begin, std::size_t end, View linear::Adapter::*matrix) {
-    std::int64_t rows = 0;
-    for (std::size_t e = begin; e < end; ++e)
-      for (const linear::Adapter& a : weights[e].adapters) rows += (a.*matrix).shape[0];
-    return rows;
-  };
+  const linear::AdapterRows before = linear::adapter_rows(std::span(weights).first(t.begin)),
+                            own = linear::adapter_rows(t.groups(weights).weights);
   const auto part = [](View& v, std::int64_t first, std::int64_t count) {
     if (!v.empty()) v = v.rows(first, first + count);
   };
   const std::int64_t each = all.dw.empty() ? 0 : all.dw.shape[0] / std::ssize(weights);
   part(all.dw, static_cast<std::int64_t>(t.begin) * each, static_cast<std::int64_t>(t.end - t.begin) * each);
-  part(all.a, adapter_rows(0, t.begin, &linear::Adapter::a), adapter_rows(t.begin, t.end, &linear::Adapter::a));
-  part(all.b, adapter_rows(0, t.begin, &linear::Adapter::b), adapter_rows(t.begin, t.end, &linear::Adapter::b));
+  part(all.a, before.a, own.a);
+  part(all.b, before.b, own.b);
   return all;
 }
 
@@ -239,7 +235,7 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
   if (env.routing != nullptr) env.routing->routed(ctx, env.unit - 1, saved.routes, *saved.first);
   if (env.exchange != nullptr) {
-    *saved.passes = ctx.dry ? plan_dry(*env.exchange, room_of(env), env.rows(), saved.indices)
+    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.rows())
                             : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
     forward_shared(ctx, env, w, x, saved);
   } else {

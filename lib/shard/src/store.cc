@@ -25,12 +25,6 @@ constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block12
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
-// The linears of experts in a slot, by number; null: the slot has one linear.
-std::vector<linear::Weight>* linears_of(UnitWeights& w, model::Slot slot) {
-  if (slot == model::Slot::experts_gate_up) return &w.experts_gate_up;
-  return slot == model::Slot::experts_down ? &w.experts_down : nullptr;
-}
-
 View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
   return matrix.empty() ? View{} : matrix.rows(first, first + count);
 }
@@ -409,7 +403,7 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     std::vector<linear::Weight> weights = prepare_weights(
         ctx, s, {whole(i), s.shards->size() == 1 ? s.row_scales_shard : gathered(unit).row_scales[i], bias_of(i), {}},
         pass);
-    if (std::vector<linear::Weight>* const each = linears_of(w, static_cast<model::Slot>(i)))
+    if (std::vector<linear::Weight>* const each = w.experts_of(static_cast<model::Slot>(i)))
       *each = std::move(weights);
     else
       w.matmul[i] = std::move(weights.front());
@@ -431,7 +425,7 @@ void ParameterStore::add_adapters(int unit, const model::AdaptedSlot& at, UnitWe
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
   const SlotState &of_a = slots[static_cast<std::size_t>(at.a)], &of_b = slots[static_cast<std::size_t>(at.b)];
   const std::vector<SlotLinear>& linears = slots[static_cast<std::size_t>(at.linear)].linears;
-  std::vector<linear::Weight>* const linears_of_experts = linears_of(weights, at.linear);
+  std::vector<linear::Weight>* const linears_of_experts = weights.experts_of(at.linear);
   const auto rows = [&](model::Slot slot, int number) {
     return slots[static_cast<std::size_t>(slot)].rows_of(weights.vector(slot),
                                                          table_[static_cast<std::size_t>(number)]);

@@ -21,6 +21,14 @@ struct Groups {
   std::span<const std::int64_t> first;  ///< groups + 1 rows: group g has the rows [first[g], first[g + 1])
 };
 
+/// Rows of all a, and of all b, of the adapters of some weights.
+struct AdapterRows {
+  std::int64_t a = 0;  ///< of Gradients::a
+  std::int64_t b = 0;  ///< of Gradients::b
+};
+/// The sum over the adapters of `weights`.
+AdapterRows adapter_rows(std::span<const Weight> weights);
+
 /// Computes y = x w^T of each group, with adapters. y has x's dtype.
 void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y);
 

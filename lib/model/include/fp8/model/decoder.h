@@ -168,8 +168,8 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
                         const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options, bool backward);
 
-/// Those of experts of layer `layer`, from 0, of which expert first_expert + i has the rows [first[i], first[i + 1]);
-/// an expert without rows has none.
+/// The FP8 GEMMs of experts of layer `layer`, from 0. Expert first_expert + i has the rows [first[i], first[i + 1]); an
+/// expert without rows has none.
 gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant::Recipe& of_model, int layer,
                                 std::int64_t first_expert, std::span<const std::int64_t> first,
                                 const DecoderOptions& options, bool backward);

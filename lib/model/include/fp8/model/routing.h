@@ -25,8 +25,8 @@ class RoutingObserver {
   virtual void routed(const device::Context& ctx, int layer, const ops::Routes& routes,
                       std::span<const std::int64_t> first) = 0;
   /// The experts of this rank in layer `layer` compute rows: of all ranks that share them. Expert first_expert + i has
-  /// the rows [first[i], first[i + 1]). `passes`: how often the layer computes them in forward, more than once in
-  /// backward where they had no room. Not called in a dry context.
+  /// the rows [first[i], first[i + 1]). Called for each pass of a layer whose rows have no room together; recomputed
+  /// passes are not repeated. Not called in a dry context.
   virtual void computed(int layer, std::int64_t first_expert, std::span<const std::int64_t> first) = 0;
   /// In training, after the routers of all layers and before backward: the gradients of the losses that balance
   /// experts, valid until the end of the micro-batch.
