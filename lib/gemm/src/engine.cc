@@ -165,6 +165,9 @@ void Engine::count_other(OperandKind kind, double flops) {
 VaryingRows::VaryingRows(Engine& engine) : engine_(engine) { engine_.impl_->host.vary_rows(true); }
 VaryingRows::~VaryingRows() { engine_.impl_->host.vary_rows(false); }
 
+Uncounted::Uncounted(Engine& engine) : engine_(engine), before_(engine.counts()) {}
+Uncounted::~Uncounted() { engine_.impl_->counts = before_; }
+
 const Counts& Engine::counts() const { return impl_->counts; }
 
 std::size_t Engine::scratch_bytes() const {

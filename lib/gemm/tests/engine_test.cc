@@ -33,6 +33,24 @@ TEST(KindOf, IsFp8IfBothAre) {
   EXPECT_EQ(kind_of(DType::f32, DType::f32), OperandKind::f32);
 }
 
+TEST_F(EngineTest, RepeatedGemmsAreNotCounted) {
+  MatmulOptions options;
+  options.role = GemmRole::forward;
+  const auto multiply = [&] { engine_.matmul(Context{}, plain(a_.view()), plain(b_.view()), c_.view(), options); };
+  multiply();
+  {
+    const Uncounted repeated(engine_);
+    multiply();
+    engine_.count_other(OperandKind::bf16, 1);
+  }
+  const Counts counts = engine_.counts();
+  EXPECT_EQ(counts.linear(OperandKind::f32).gemms, 1);
+  EXPECT_EQ(counts.linear(OperandKind::f32).flops, 2.0 * 4 * 6 * 8);
+  EXPECT_EQ(counts.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(OperandKind::bf16)].flops, 0);
+  multiply();
+  EXPECT_EQ(engine_.counts().linear(OperandKind::f32).gemms, 2) << "later ones are";
+}
+
 TEST_F(EngineTest, CountsByRoleAndKind) {
   MatmulOptions options;
   options.role = GemmRole::forward;

@@ -187,6 +187,7 @@ void backward_shared(const Context& ctx, const LayerEnvironment& env, const Unit
     send_rows(ctx, *env.exchange, pass, saved.out, d_rows);
     if (again) {
       send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
+      const gemm::Uncounted repeated(env.engine);
       forward_inside(ctx, unobserved, of_forward, saved, t);
     }
     backward_experts(ctx, env, w, g, saved, t, d_rows);

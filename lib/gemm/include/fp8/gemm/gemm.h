@@ -150,6 +150,7 @@ class Engine {
 
  private:
   friend class VaryingRows;
+  friend class Uncounted;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -167,6 +168,20 @@ class VaryingRows {
 
  private:
   Engine& engine_;
+};
+
+/// While it exists, the GEMMs of an engine are not counted: those that repeat GEMMs which were counted.
+class Uncounted {
+ public:
+  /// For calls of `engine`, which outlives this.
+  explicit Uncounted(Engine& engine);
+  ~Uncounted();
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  Engine& engine_;
+  Counts before_;
 };
 
 /// Name and version of the library in use on the host, such as "oneDNN 2.6.3".
