@@ -43,7 +43,15 @@ is "fp32 is compared with bf16 too, in the table and in lines" "$? $(grep -c '^ 
 is "bf16 differs less from fp32 than FP8 does" "$(fp8-inspect qwen.h5 $data --routes fp32 --json 2>err >exact; figures exact '[sum(x["differ"] for x in r if x["type"] == "routes" and x["recipe"] == n) for n in ("bf16", "tensorwise")]' | python3 -c 'a, b = eval(input()); print(a < b / 2)')" True
 ok "--activations f32 has routes" fp8-inspect mixtral.h5 $data --activations f32 --routes fp32 --json
 fp8-log exact --tensors --top 2 >worst 2>err
-is "fp8-log reads the records beside those of routes" "$? $(cat err) $(head -n 1 worst)" "0  step 1, $(grep -c '"type":"\(operand\|gemm\)"' exact) records"
+is "fp8-log reads the records beside those of routes" "$? $(cat err) $(head -n 1 worst)" "0  step 1, $(grep -c '"type":"\(operand\|gemm\|routes\)"' exact) records"
+fp8-log exact --tensors >shown 2>err
+is "and shows the routes as fp8-inspect does" "$(grep ' fp32 ' shown | awk '{ print $1, $2, $3, $6 }' | sort)" "1 bf16 fp32 128
+1 tensorwise fp32 128
+2 bf16 fp32 128
+2 tensorwise fp32 128"
+ok "they are plotted" fp8-log exact --tensors --plot differ -o routes.svg
+fp8-inspect mixtral.h5 $data -q >table 2>err
+is "in tables the experts of a layer share a row for each cast" "$? $(grep -c 'experts\.\*\.w1' table) $(grep -c 'experts\.[0-9]' table) $(head -1 table | awk '{ print $1, $2 }')" "0 6 0 linear expert"
 
 # --- sensitivity and recommendation
 fp8-inspect qwen.h5 $data --sensitivity --recommend 0 -o skip.json --json >advice 2>err
@@ -95,6 +103,19 @@ done
 fp8-step qwen.h5 --data d.h5 --seq-length 32 --batch-size 4 --lora-rank 4 --steps 2 --lr 1e-2 --out lora --precision fp8 -q >log 2>err
 fp8-inspect lora/step-00000002 $data --json --sensitivity --layers '*experts*' --routes bf16 >adapters 2>err
 is "adapters on experts are inspected" "$? $(figures adapters '[sum(x["type"] == t for x in r) for t in ("gemm", "routes", "sensitivity")]')" "0 [96, 2, 12]"
+
+# --- loads, and flags that name routers or the linears of another family
+fp8-step mixtral.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 1 --tensor-stats-every 1 --out loads --filter '*.gate' >log 2>notes
+is "a filter of routers has no effect, and a note says so" "$? $(grep -c '^fp8-step: --filter \*.gate: no effect: routers are never FP8$' notes)" "0 1"
+is "the CSV of loads has the names of the family" "$(fp8-log loads --tensors --export csv | cut -d, -f2 | sed 1d | sort -u | sed -n '1p;$p')" "model.layers.0.block_sparse_moe.experts.0
+model.layers.1.block_sparse_moe.experts.3"
+ok "a filter of routers and linears has an effect" fp8-step mixtral.h5 --data d.h5 --seq-length 32 --steps 1 --out x -n --filter '*.gate' --filter '*.w1' --filter '*gate*'
+is "of which the note has no word" "$(grep -o -e '--filter.*' err)" "--filter *.gate, *gate*: no effect: routers are never FP8"
+status "a target of another family" 2 fp8-step mixtral.h5 --data d.h5 --seq-length 32 --steps 1 --out x --lora-rank 4 --lora-targets q_proj,down_proj
+is "the line has the name of this family" "$(cat err)" "fp8-step: --lora-targets: down_proj: matches no linear of a layer of the model (use --lora-targets w2 for that linear of experts)"
+is "the linears of all experts share a line of the table" "$(fp8-step mixtral.h5 --data d.h5 --seq-length 32 --steps 1 --out x -n --precision fp8 2>&1 | grep -o 'experts.*' | tr -s ' ')" "experts.*.w1.weight 96x64 x8
+experts.*.w3.weight 96x64 x8
+experts.*.w2.weight 64x96 x8"
 
 # --- errors
 bad() { # NAME REGEX WORDS...

@@ -6,8 +6,23 @@
 #include <bit>
 #include <limits>
 
+#include "fp8/base/expert_name.h"
+
 namespace fp8 {
 namespace {
+
+TEST(ExpertName, HasThreeParts) {
+  const ExpertName parts = expert_name("model.layers.1.mlp.experts.12.up_proj.weight").value();
+  EXPECT_EQ(parts.experts, "model.layers.1.mlp.experts");
+  EXPECT_EQ(parts.number, 12);
+  EXPECT_EQ(parts.rest, "up_proj.weight");
+  EXPECT_EQ(glob_of_experts("m.1.experts.0.w1.weight"), "m.1.experts.*.w1.weight");
+  for (const std::string name : {"model.layers.1.mlp.up_proj.weight", "m.experts.3", "m.experts.x.w1", "m.experts..w1",
+                                 "m.experts.-1.w1", "m.experts.*.w1"}) {
+    EXPECT_FALSE(expert_name(name)) << name;
+    EXPECT_EQ(glob_of_experts(name), name);
+  }
+}
 
 TEST(Excerpt, CutsBetweenCharacters) {
   EXPECT_EQ(excerpt("short"), "short");

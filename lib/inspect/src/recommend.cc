@@ -7,6 +7,7 @@
 #include <set>
 
 #include "activity.h"
+#include "fp8/base/expert_name.h"
 #include "fp8/base/file.h"
 #include "fp8/json/json.h"
 #include "fp8/statistics/records.h"
@@ -50,11 +51,11 @@ template <class Wanted>
 std::vector<std::string> globs_of(const std::vector<model::Parameter>& table, const Wanted& wanted) {
   std::set<std::string> partly, known;  // globs of experts' weights of which one is not wanted
   for (const model::Parameter& p : table)
-    if (p.expert >= 0 && p.matmul() && !wanted(p)) partly.insert(statistics::glob_of_experts(p.name));
+    if (p.expert >= 0 && p.matmul() && !wanted(p)) partly.insert(glob_of_experts(p.name));
   std::vector<std::string> globs;
   for (const model::Parameter& p : table) {
     if (!wanted(p)) continue;
-    const std::string glob = p.expert >= 0 ? statistics::glob_of_experts(p.name) : p.name;
+    const std::string glob = p.expert >= 0 ? glob_of_experts(p.name) : p.name;
     const bool all = p.expert >= 0 && !partly.contains(glob);
     if (!all || known.insert(glob).second) globs.push_back(all ? glob : p.name);
   }

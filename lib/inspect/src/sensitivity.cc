@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "fp8/base/clock.h"
+#include "fp8/base/expert_name.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "fp8/statistics/records.h"
@@ -94,7 +95,7 @@ class Measurement {
   }
   std::string glob_of(int linear) const {
     const model::Parameter& p = parameter(linear);
-    return p.expert >= 0 ? statistics::glob_of_experts(p.name) : p.name;
+    return p.expert >= 0 ? glob_of_experts(p.name) : p.name;
   }
   const model::Parameter& parameter(int linear) const { return probe_.table()[static_cast<std::size_t>(linear)]; }
   std::string name_of(const Part& part) const {

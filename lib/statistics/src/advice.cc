@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8/base/expert_name.h"
 #include "fp8/json/json.h"
 #include "fp8/statistics/records.h"
 #include "shown.h"
@@ -90,14 +91,6 @@ void add_recommendation(const json::Object& o, std::vector<std::string>& lines) 
 }
 
 }  // namespace
-
-std::string glob_of_experts(const std::string& name) {
-  constexpr std::string_view kBefore = ".experts.";
-  const std::size_t at = name.find(kBefore);
-  if (at == std::string::npos) return name;
-  const std::size_t begin = at + kBefore.size();
-  return name.substr(0, begin) + "*" + name.substr(std::min(name.find('.', begin), name.size()));
-}
 
 std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records, std::size_t most) {
   std::vector<const json::Object*> found = of_type(records, "sensitivity");

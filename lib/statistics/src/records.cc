@@ -4,14 +4,18 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "fp8/base/expert_name.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "shown.h"
 
 namespace fp8::statistics {
 namespace {
+
+constexpr const char* kWhat = "record";  // in messages
 
 std::string_view name_of_gemm(gemm::GemmRole role) {
   switch (role) {
@@ -121,6 +125,21 @@ struct Row {
   double error = 0;     // largest relative error of a product
 };
 
+// Keeps of the casts that are the same but for the expert of a layer the first. Whether any is of an expert.
+bool fold_experts(std::vector<Row>& casts) {
+  bool any = false;
+  std::set<std::array<std::string, 4>> seen;
+  std::erase_if(casts, [&](const Row& row) {
+    const json::Object& o = *row.operand;
+    const std::string& name = o.get_string("linear", kWhat);
+    const std::string glob = glob_of_experts(name);
+    any = any || glob != name;
+    return glob != name &&
+           !seen.insert({glob, row.gemms, o.get_string("operand", kWhat), o.get_string("recipe", kWhat)}).second;
+  });
+  return any;
+}
+
 }  // namespace
 
 std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
@@ -141,15 +160,14 @@ std::vector<json::Value> records_of(const Results& results, const std::string& r
 
 std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records, std::size_t most) {
   using Gemm = std::tuple<std::string, std::string, std::string>;
-  const std::string what = "record";
   const auto gemm_of = [&](const json::Object& o) {
-    return Gemm{o.get_string("recipe", what), o.get_string("linear", what), o.get_string("gemm", what)};
+    return Gemm{o.get_string("recipe", kWhat), o.get_string("linear", kWhat), o.get_string("gemm", kWhat)};
   };
   std::map<Gemm, double> errors;
   std::vector<const json::Object*> operands;
   for (const json::Value& v : records) {
     const json::Object& o = v.as_object();
-    const std::string& type = o.get_string("type", what);
+    const std::string& type = o.get_string("type", kWhat);
     if (type == "gemm") errors[gemm_of(o)] = number(o, "relative_error");
     if (type == "operand") operands.push_back(&o);
   }
@@ -166,7 +184,7 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
   std::vector<Row> casts;
   std::map<std::string, std::size_t> known;
   for (const json::Object* o : operands) {
-    const std::string& gemm = o->get_string("gemm", what);
+    const std::string& gemm = o->get_string("gemm", kWhat);
     const auto [at, anew] = known.try_emplace(cast_of(*o), casts.size());
     if (anew) {
       casts.push_back({o, gemm, error_of(o)});
@@ -177,16 +195,22 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
     row.error = std::max(row.error, error_of(o));
   }
   std::ranges::stable_sort(casts, {}, [&](const Row& r) { return std::pair{-r.error, sqnr_of(r.operand)}; });
+  const bool experts = fold_experts(casts);
   std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
                                               "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
+  if (experts) rows.front().insert(rows.front().begin() + 1, "expert");
   for (const Row& row : casts) {
     if (rows.size() > most) break;
     const json::Object& o = *row.operand;
-    rows.push_back({terminal_safe(o.get_string("linear", what)), row.gemms, o.get_string("operand", what),
-                    o.get_string("recipe", what), shown(number(o, "amax"), 4), shown(number(o, "scale"), 4),
+    const std::string& name = o.get_string("linear", kWhat);
+    rows.push_back({terminal_safe(glob_of_experts(name)), row.gemms, o.get_string("operand", kWhat),
+                    o.get_string("recipe", kWhat), shown(number(o, "amax"), 4), shown(number(o, "scale"), 4),
                     percent(number(o, "underflow_share")), percent(number(o, "subnormal_share")),
                     percent(number(o, "saturated_share")), shown(number(o, "sqnr_db"), 4),
                     std::isinf(row.error) ? "-" : shown(row.error, 4)});
+    const std::optional<ExpertName> expert = expert_name(name);
+    if (experts)
+      rows.back().insert(rows.back().begin() + 1, expert ? std::to_string(expert->number) : std::string("-"));
   }
   return rows;
 }

@@ -43,10 +43,34 @@ TEST(Tables, AGroupHasTheNamesOfItsLinears) {
             (std::vector<std::string>{"m.0.q_proj, k_proj, m.1.v_proj", "rowwise", "0.5", "0.25", "0.001"}));
 }
 
+// A row has the worst expert of a layer, and its number; other linears have none.
+TEST(Tables, ExpertsOfALayerShareARow) {
+  std::vector<json::Value> records;
+  const auto add = [&](const std::string& linear, const std::string& error) {
+    records.push_back(json::parse(R"({"type":"operand","linear":")" + linear + R"(","gemm":"forward","operand":"input",
+        "recipe":"rowwise","amax":1.5,"scale":2,"nonfinite":0,"underflow_share":0,"subnormal_share":0,
+        "saturated_share":0,"sqnr_db":31.5})",
+                                  "record"));
+    records.push_back(json::parse(R"({"type":"gemm","linear":")" + linear +
+                                      R"(","gemm":"forward","recipe":"rowwise","relative_error":)" + error + "}",
+                                  "record"));
+  };
+  add("model.layers.0.q_proj.weight", "0.125");
+  for (const int layer : {0, 1})
+    for (const int expert : {0, 1, 2})
+      add("model.layers." + std::to_string(layer) + ".mlp.experts." + std::to_string(expert) + ".w1.weight",
+          expert == 1 ? "0.5" : "0.25");
+  const auto rows = worst_first(records, kAllRows);
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0][1], "expert");
+  std::vector<std::string> shown;
+  for (std::size_t i = 1; i < rows.size(); ++i) shown.push_back(rows[i][0] + " " + rows[i][1] + " " + rows[i].back());
+  EXPECT_EQ(shown, (std::vector<std::string>{"model.layers.0.mlp.experts.*.w1.weight 1 0.5",
+                                             "model.layers.1.mlp.experts.*.w1.weight 1 0.5",
+                                             "model.layers.0.q_proj.weight - 0.125"}));
+}
+
 TEST(Tables, ExpertsOfALayerHaveOneName) {
-  EXPECT_EQ(glob_of_experts("model.layers.1.mlp.experts.12.up_proj.weight"),
-            "model.layers.1.mlp.experts.*.up_proj.weight");
-  EXPECT_EQ(glob_of_experts("model.layers.1.mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight");
   const auto rows = most_harmful_first({json::parse(
       R"({"type":"group","linears":["m.1.experts.0.w1.weight","m.1.experts.0.w3.weight","m.1.experts.1.w1.weight",
           "m.1.experts.1.w3.weight"],"recipe":"rowwise","loss_change":0.5,"standard_error":0.25,"p_value":0.001})",

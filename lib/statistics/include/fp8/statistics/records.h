@@ -15,10 +15,6 @@ namespace fp8::statistics {
 /// No limit of the rows of a table.
 inline constexpr std::size_t kAllRows = std::numeric_limits<std::size_t>::max();
 
-/// The name of a weight with `*` for the number of its expert, a glob of that weight of all experts of the layer; the
-/// name itself if it is of no expert.
-std::string glob_of_experts(const std::string& name);
-
 /// {"type":"operand"} and {"type":"gemm"} records as fp8-inspect(1) describes them, by linear, GEMM and operand; the
 /// record of a GEMM follows those of its operands. `name_of` gives the name of a linear by its number.
 std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
