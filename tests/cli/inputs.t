@@ -101,6 +101,8 @@ for words in "" -n; do
   is "fp8-step: gradients in place of the config file $words" "$? $(cat err)" "2 fp8-step: flags.json: $input"
   fp8-step $train --out $step $words >out 2>err
   is "fp8-step: a run in a checkpoint $words" "$? $(cat err)" "2 fp8-step: $step: a checkpoint, and --out needs the folder of a run"
+  fp8-step run --data d.h5 --steps 1 --seq-length 16 --batch-size 1 -q --out run $words >out 2>err
+  is "fp8-step: the folder of the model as that of the run $words" "$? $(cat err)" "2 fp8-step: --out: run is MODEL too: name the folder of a new run, or go on with this run by fp8-resume run"
 done
 echo fp8-step >>tested
 echo fp8-sweep >>tested # its output is a folder of runs, in which it replaces nothing

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "fp8/json/sizes.h"
 #include "helpers.h"
 
 namespace fp8::json {
@@ -25,6 +26,12 @@ TEST(Value, ReportsItsType) {
   EXPECT_TRUE(Value(3).is_number());
   EXPECT_TRUE(Value(3.0).is_number());
   EXPECT_FALSE(Value(3.0).is_int());
+}
+
+TEST(Sizes, ThoseAboveOne) {
+  EXPECT_EQ(sizes_text(object({{"dp_replicate", 1}, {"dp_shard", 4}, {"pp", 1}, {"ep", 2}}).as_object()),
+            "dp_shard=4 ep=2");
+  EXPECT_EQ(sizes_text(object({{"tp", 1}, {"x", "3"}, {"y", 2.5}, {"z", nullptr}}).as_object()), "");
 }
 
 TEST(Value, Integers) {

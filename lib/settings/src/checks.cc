@@ -102,6 +102,20 @@ void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
     if (wanted) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
 }
 
+std::string note_of_routers(const PrecisionConfig& precision, const std::vector<model::Parameter>& table) {
+  std::string filters;
+  for (const std::string& filter : precision.selection.filters) {
+    const auto matches = [&](const auto& wanted) {
+      return std::ranges::any_of(
+          table, [&](const model::Parameter& p) { return wanted(p) && model::filter_matches(filter, p.name); });
+    };
+    if (matches([](const model::Parameter& p) { return p.role == model::ParameterRole::router; }) &&
+        !matches([](const model::Parameter& p) { return p.matmul(); }))
+      filters += (filters.empty() ? " " : ", ") + filter;
+  }
+  return filters.empty() ? "" : cli::flag_name("filter") + filters + ": no effect: routers are never FP8";
+}
+
 std::string note_of_expert_rows(const RunConfig& c) {
   return c.ep == 1 && c.expert_rows != RunConfig().expert_rows
              ? cli::flag_name("expert-rows") + ": no effect with " + cli::flag_name("ep") + " 1"

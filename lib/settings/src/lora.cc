@@ -18,12 +18,26 @@ bool targets(const std::string& glob, const std::string& module) {
   return glob == kAllTargets || glob_match(glob, module) || glob_match(glob, module.substr(module.rfind('.') + 1));
 }
 
+// The name that a family with experts has for what another family names `glob`, as a hint; none if there is none.
+std::vector<Hint> other_name(const std::string& glob, const hf::ModelConfig& model) {
+  if (!model.experts) return {};
+  const hf::ExpertNames own = hf::expert_names(model.family);
+  const std::string last = glob.substr(glob.rfind('.') + 1);
+  for (const hf::Family family : {hf::Family::mixtral, hf::Family::qwen3_moe}) {
+    const hf::ExpertNames other = hf::expert_names(family);
+    for (const auto& [named, name] : {std::pair(other.gate, own.gate), {other.up, own.up}, {other.down, own.down}})
+      if (last == named) return {{"lora-targets", std::string(name) + " for that linear of experts"}};
+  }
+  return {};
+}
+
 std::vector<std::string> modules_of(const std::vector<std::string>& globs, const hf::ModelConfig& model) {
   std::vector<std::string> all = hf::linear_modules(model);
   if (globs.empty()) return all;
   for (const std::string& glob : globs)
     if (std::ranges::none_of(all, [&](const std::string& module) { return targets(glob, module); }))
-      throw Error(cli::flag_name("lora-targets") + ": " + glob + ": matches no linear of a layer of the model");
+      throw Error(cli::flag_name("lora-targets") + ": " + glob + ": matches no linear of a layer of the model",
+                  other_name(glob, model));
   std::vector<std::string> chosen;
   for (const std::string& module : all)
     if (std::ranges::any_of(globs, [&](const std::string& glob) { return targets(glob, module); }))

@@ -21,6 +21,7 @@ ExpertLoad::ExpertLoad(const Context& ctx, const hf::ModelConfig& config, Planne
       planned_(std::move(planned)),
       sums_(tensor::allocate(ctx, DType::f64, {layers_, experts_ + 2}, "scratch")),
       aux_(tensor::allocate(ctx, DType::f32, {layers_, experts_}, "scratch")),
+      passes_(static_cast<std::size_t>(layers_), 0),
       counts_(static_cast<std::size_t>(layers_ * experts_), 0),
       rows_(counts_) {
   ops::zero(ctx, sums_);
@@ -29,8 +30,9 @@ ExpertLoad::ExpertLoad(const Context& ctx, const hf::ModelConfig& config, Planne
 void ExpertLoad::begin(const BalanceStep& step) {
   step_ = step;
   training_ = true;
-  planned_gemms_ = 0;
+  planned_gemms_ = most_passes_ = 0;
   aux_loss_ = z_loss_ = 0;
+  std::ranges::fill(passes_, 0);
   std::ranges::fill(counts_, 0);
   std::ranges::fill(rows_, 0);
 }
@@ -53,9 +55,11 @@ void ExpertLoad::routed(const Context& ctx, int layer, const ops::Routes& routes
 
 void ExpertLoad::computed(int layer, std::int64_t first_expert, std::span<const std::int64_t> first) {
   planned_gemms_ += planned_(layer, first_expert, first, training_);
+  most_passes_ = std::max(most_passes_, ++passes_[static_cast<std::size_t>(layer)]);
 }
 
 model::RoutingGradients ExpertLoad::gradients(const Context& ctx) {
+  std::ranges::fill(passes_, 0);
   std::vector<std::int64_t> counts = std::exchange(counts_, std::vector<std::int64_t>(rows_.size(), 0));
   if (!training_ || !has_losses()) return {};
   if (ctx.dry) return {step_.aux > 0 ? aux_ : tensor::View{}, 0};
@@ -81,11 +85,12 @@ model::RoutingGradients ExpertLoad::gradients(const Context& ctx) {
 }
 
 RoutingResult ExpertLoad::finish() const {
-  RoutingResult result{aux_loss_, z_loss_, rows_, experts_};
+  RoutingResult result{aux_loss_, z_loss_, rows_, experts_, most_passes_};
   if (step_.ranks == nullptr) return result;
   std::array<double, 2> losses{aux_loss_, z_loss_};
   step_.ranks->all_reduce(std::span<double>(losses), comm::Reduce::sum);
   step_.ranks->all_reduce(std::span<std::int64_t>(result.rows), comm::Reduce::sum);
+  step_.ranks->all_reduce(std::span<std::int64_t>(&result.passes, 1), comm::Reduce::max);
   result.aux_loss = losses[0];
   result.z_loss = losses[1];
   return result;

@@ -1,6 +1,8 @@
 // Loads of experts on one rank: what a step counts, and what it does not.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "expert_load_cases.h"
 #include "fp8_test.h"
 
@@ -58,6 +60,24 @@ TEST(ExpertLoad, AStepBeginsAtZero) {
   EXPECT_EQ(after.aux_loss, alone.aux_loss);
   EXPECT_EQ(after.z_loss, alone.z_loss);
   EXPECT_EQ(after.rows, alone.rows);
+}
+
+// A layer computes once for each pass; the most of a layer and a micro-batch count, not their sums.
+TEST(ExpertLoad, PassesAreThoseOfOneLayerAndMicroBatch) {
+  LoadKit kit;
+  const std::array<std::int64_t, 2> first{0, 1};
+  const auto compute = [&](int layer, int passes) {
+    for (int i = 0; i < passes; ++i) kit.load.computed(layer, i, first);
+  };
+  kit.load.begin({0, 0, 5, nullptr});
+  compute(0, 1), compute(2, 3);
+  (void)kit.load.gradients(kit.ctx);
+  compute(0, 2), compute(2, 2);
+  (void)kit.load.gradients(kit.ctx);
+  EXPECT_EQ(kit.load.finish().passes, 3);
+  kit.load.begin({0, 0, 5, nullptr});
+  compute(0, 1);
+  EXPECT_EQ(kit.load.finish().passes, 1) << "a step begins at zero";
 }
 
 TEST(ExpertLoad, MeasuresOfLoad) {

@@ -23,6 +23,10 @@ void check_outputs(const settings::RunConfig& config) {
   std::error_code ignored;
   if (std::filesystem::exists(config.out + "/manifest.json", ignored))
     throw Error(config.out + ": a checkpoint, and " + cli::flag_name("out") + " needs the folder of a run");
+  if (std::filesystem::exists(config.out + "/log.jsonl", ignored) &&
+      std::filesystem::equivalent(config.out, config.model, ignored))
+    throw Error(cli::flag_name("out") + ": " + config.out +
+                " is MODEL too: name the folder of a new run, or go on with this run by fp8-resume " + config.out);
   for (const char* name : {"/log.jsonl", "/tensors.jsonl"}) check_not_input(config.out + name, inputs_of(config));
 }
 

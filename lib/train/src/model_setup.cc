@@ -20,6 +20,7 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
   settings::check_micro_batch(request.batch_size, s.length);
   s.table = settings::table_with_precisions(config, s.precision, start, recorded);
   s.notes.push_back(settings::note_of_fusion(s.precision, s.table));
+  s.notes.push_back(settings::note_of_routers(s.precision, s.table));
   s.model_spec.config = config;
   s.model_spec.table = settings::active_table(s.table, s.precision);
   s.model_spec.store = settings::store_options(s.precision, nullptr);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "fp8/base/cpu.h"
+#include "fp8/base/expert_name.h"
 #include "fp8/base/memory.h"
 #include "fp8/base/text.h"
 #include "fp8/model/checkpoint.h"
@@ -84,19 +86,21 @@ std::string remark_of(const model::LinearRow& r) {
   return remark;
 }
 
-// A name with * for the number of its layer, so that equal linears share a line.
-std::string family_of(const std::string& name) {
+// A name with * for the numbers of its layer and expert, so that equal linears share a line.
+std::string family_of(const std::string& linear) {
+  const std::string name = glob_of_experts(linear);
   const std::string prefix = "model.layers.";
   if (name.rfind(prefix, 0) != 0) return name;
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
 }
 
-// The losses that balance experts, if they are asked for, and the loads of a step.
+// The losses that balance experts, if they are asked for, and the loads of a step; passes only if ranks share experts.
 void add_routing(const settings::RunConfig& config, const shard::RoutingResult& r, json::Object& record) {
   if (config.aux_loss > 0) record.set("aux_loss", r.aux_loss);
   if (config.z_loss > 0) record.set("z_loss", r.z_loss);
   record.set("expert_load_max", r.largest_load());
   record.set("expert_idle", r.idle());
+  if (config.ep > 1) record.set("expert_passes", r.passes);
 }
 
 }  // namespace
@@ -182,15 +186,21 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
   return v;
 }
 
-std::vector<json::Value> expert_records(const shard::RoutingResult& routing) {
+std::vector<json::Value> expert_records(const shard::RoutingResult& routing,
+                                        const std::vector<model::Parameter>& table) {
+  std::map<std::int64_t, std::string> modules;  // of experts, by layer
+  for (const model::Parameter& p : table)
+    if (p.expert == 0) modules.try_emplace(p.unit - 1, expert_name(p.name).value().experts);
   std::vector<json::Value> records;
   for (std::int64_t layer = 0; layer * routing.experts < std::ssize(routing.rows); ++layer) {
     const std::span rows =
         std::span(routing.rows)
             .subspan(static_cast<std::size_t>(layer * routing.experts), static_cast<std::size_t>(routing.experts));
     if (std::ranges::all_of(rows, [](std::int64_t n) { return n == 0; })) continue;  // a dense layer
-    records.push_back(
-        json::object({{"type", "experts"}, {"layer", layer}, {"rows", json::Array(rows.begin(), rows.end())}}));
+    records.push_back(json::object({{"type", "experts"},
+                                    {"layer", layer},
+                                    {"module", modules.at(layer)},
+                                    {"rows", json::Array(rows.begin(), rows.end())}}));
   }
   return records;
 }

@@ -302,7 +302,7 @@ void record_tensors(const RunState& state, const RunContext& run, const StepResu
     records = records_of(run.collector->end(), c.precision.recipe_text(), linear_names(run.setup.model_spec.table));
   if (!comm::is_writer(run.host_comm)) return;
   const watchdog::LocalWork local(run.host_comm.progress());
-  if (r.routing) std::ranges::move(expert_records(*r.routing), std::back_inserter(records));
+  if (r.routing) std::ranges::move(expert_records(*r.routing, run.setup.model_spec.table), std::back_inserter(records));
   const std::int64_t step = state.position.step;
   if (const auto failed = TensorLog(c.out, run.held).write(step, std::move(records))) run.journal.warn(step, *failed);
 }
@@ -393,6 +393,10 @@ void announce(const RunContext& run) {
   json::Value record =
       run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
                  mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);
+  if (s.model_spec.config.experts)
+    record.as_object().set("experts", std::ranges::count_if(s.table, [](const model::Parameter& p) {
+                             return p.slot == model::Slot::experts_down && p.role == model::ParameterRole::linear;
+                           }));
   if (!s.changes.empty()) {
     json::Array changed;
     for (const settings::SettingChange& c : s.changes)
@@ -514,12 +518,12 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     settings::check_settings(config);
     state::check_outputs(config);
   });
-  const comm::Mesh mesh = mesh_of(config, host_comm);
   state::RunFolder folder(host_comm, hooks, config.out);
   state::Journal journal(hooks, host_comm);
   if (!config.dry_run) folder.lock();
   const RunInputs inputs = open_inputs(config, host_comm);
   std::optional<state::RunCheckpoints> checkpoints(std::in_place, host_comm, config, journal);
+  const comm::Mesh mesh = mesh_of(config, *checkpoints, host_comm);
   while (true) {  // once for every checkpoint of the run, until one is not damaged
     RunSetup setup = resolve(config, mesh, inputs, *checkpoints);
     const DeviceSetup device(config.device, setup.config.precision, mesh, config.dry_run);

@@ -8,7 +8,9 @@
 #include "fp8/cli/command.h"
 #include "fp8/data/sampler.h"
 #include "fp8/json/json.h"
+#include "fp8/json/sizes.h"
 #include "fp8/settings/checks.h"
+#include "fp8/train/records.h"
 
 namespace fp8::train {
 namespace {
@@ -71,6 +73,16 @@ void note_phase(RunSetup& s, const ckpt::Checkpoint& c) {
   }
 }
 
+// Adds the mesh to the changes, if it is not that of the checkpoint.
+void note_mesh(RunSetup& s, const json::Value& before, const json::Value& now) {
+  if (!before.is_object() || before == now) return;
+  const auto text = [](const json::Value& mesh) {
+    const std::string sizes = json::sizes_text(mesh.as_object());
+    return sizes.empty() ? "1 rank" : sizes;
+  };
+  s.changes.push_back({"mesh", text(before), text(now)});
+}
+
 // The changes in one line: "from step 11 on: lr 0.0003 (was 0.001), clip 0.5 (was 1.0)"; empty if there are none.
 std::string note_of_changes(const RunSetup& s) {
   std::string text;
@@ -85,8 +97,8 @@ std::string note_of_changes(const RunSetup& s) {
 }
 
 // Checks that the run of checkpoint `c` continues with the same settings but for changes that were requested, and reads
-// its position.
-void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model) {
+// its position. `mesh`: that of this start.
+void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model, const json::Value& mesh) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::position_of(c);
   const json::Value* found = c.train().as_object().find("settings");
@@ -107,6 +119,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   move_base(s, settings.as_object(), what);
   settings::check_moments(c, s.table);
   note_phase(s, c);
+  note_mesh(s, c.mesh(), mesh);
   s.notes.push_back(note_of_changes(s));
 }
 
@@ -153,7 +166,6 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
-  settings::check_experts(config, model);
   resolve_adapters(s, model, checkpoints.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
@@ -174,7 +186,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   settings::check_some_fp8(s.table, s.config.precision, true);
   s.settings = settings::fixed_settings(s.config, {s.global_batch, checkpoints.model().digest(), tokens.digest(),
                                                    s.lora, s.adapter ? s.adapter->digest() : ""});
-  if (s.resuming) resume_from(s, checkpoint, checkpoints.model());
+  if (s.resuming) resume_from(s, checkpoint, checkpoints.model(), mesh_record(mesh.shape()));
   if (!s.resuming && !config.change.empty())
     s.notes.push_back(cli::flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
@@ -209,21 +221,29 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
   return planned;
 }
 
-comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_comm) {
+comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
+                   comm::Communicator& host_comm) {
   comm::MeshShape shape;
   comm::agree(host_comm, [&] {
+    settings::check_experts(config, settings::config_to_train(checkpoints.start(), config.lora.wanted()));
+    const auto started_by = [&](std::int64_t wanted) {
+      return host_comm.size() > 1 ? ""
+                                  : "; start several ranks, as with mpirun -n " + std::to_string(wanted) + " fp8-step";
+    };
     const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate,
                        shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / replicas);
     if (checked_mul(replicas, shards, cli::flag_name("dp-replicate")) != ranks)
       throw Error(cli::flag_name("dp-replicate") + " " + std::to_string(replicas) +
                   (config.dp_shard > 0 ? " times " + cli::flag_name("dp-shard") + " " + std::to_string(shards)
                                        : std::string()) +
-                  ": does not make " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+                  ": does not make " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                  started_by(replicas * std::max<std::int64_t>(1, config.dp_shard)));
     shape.dp_replicate = static_cast<int>(replicas);
     shape.dp_shard = static_cast<int>(shards);
     if (shards % config.ep != 0)
       throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " +
-                  std::to_string(shards) + ", the number of ranks that share a copy of the parameters");
+                  std::to_string(shards) + ", the number of ranks that share a copy of the parameters" +
+                  started_by(config.ep));
     shape.ep = static_cast<int>(config.ep);
   });
   return {host_comm, shape};

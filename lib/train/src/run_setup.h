@@ -56,9 +56,10 @@ struct RunSetup {
 // Opens the token files of a run. Collective.
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm);
 
-// The ranks of the job as the settings divide them. Throws AgreedError unless they multiply to their number.
-// Collective.
-comm::Mesh mesh_of(const settings::RunConfig& config, comm::Communicator& host_comm);
+// The ranks of the job as the settings divide them. Throws AgreedError unless they multiply to their number and suit
+// the experts of the model, which is the first that is checked. Collective.
+comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
+                   comm::Communicator& host_comm);
 
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.

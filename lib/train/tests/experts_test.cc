@@ -58,6 +58,7 @@ TEST_F(ExpertRun, RecordsHaveLoadsAndTheLossesThatAreAskedFor) {
   EXPECT_EQ(field("expert_load_max").size(), 4U);
   EXPECT_EQ(field("expert_idle").size(), 4U);
   EXPECT_TRUE(field("aux_loss").empty() && field("z_loss").empty());
+  EXPECT_EQ(records_.front().as_object().get_int("experts", "run"), kLayers * 3);
   for (const double load : field("expert_load_max")) EXPECT_TRUE(load >= 1 && load <= 3.0 / kPerToken) << load;
   const std::string plain = losses();
   config_.aux_loss = 0.01;
@@ -183,6 +184,8 @@ TEST_F(ExpertRun, TensorStatisticsHaveTheRowsOfEachExpert) {
     for (std::size_t i = 0; i < loads.size(); ++i) {
       const json::Object& o = loads[i].as_object();
       EXPECT_EQ(o.get_int("layer", "record"), i % 2 == 0 ? 0 : 2) << "layer 1 is dense";
+      EXPECT_EQ(o.get_string("module", "record"),
+                i % 2 == 0 ? "model.layers.0.mlp.experts" : "model.layers.2.mlp.experts");
       EXPECT_EQ(o.get_int("step", "record"), i < 2 ? 2 : 4);
       EXPECT_EQ(rows_of(loads[i]), kPerToken * 2 * 8);
       for (const json::Value& n : o.get_array("rows", "record"))

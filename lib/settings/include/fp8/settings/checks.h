@@ -34,6 +34,8 @@ void check_unfused(const PrecisionConfig& precision);
 /// `recipes`; empty if there are none. After take_recipe_of_codes().
 std::string note_of_unused(const PrecisionConfig& precision, const std::vector<std::string>& recipes);
 
+/// A note on filters that match routers and no linear; empty if there are none.
+std::string note_of_routers(const PrecisionConfig& precision, const std::vector<model::Parameter>& table);
 /// A note that --fuse-projections has no effect on this table; empty if it has, or was not given.
 std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<model::Parameter>& table);
 

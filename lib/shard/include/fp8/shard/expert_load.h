@@ -29,6 +29,7 @@ struct RoutingResult {
   double z_loss = 0;               ///< the same
   std::vector<std::int64_t> rows;  ///< [L, E]: rows of experts; of layers without experts 0
   std::int64_t experts = 0;        ///< E
+  std::int64_t passes = 0;         ///< the most passes in which a layer computed its rows
 
   /// The largest over the mean number of rows of the experts of a layer, of the layer where that is largest; 0 without
   /// rows.
@@ -71,6 +72,8 @@ class ExpertLoad final : public model::RoutingObserver {
   BalanceStep step_;
   bool training_ = false;
   std::int64_t planned_gemms_ = 0;
+  std::vector<std::int64_t> passes_;         // [L] of the micro-batch
+  std::int64_t most_passes_ = 0;             // of the step
   std::vector<std::int64_t> counts_, rows_;  // [L, E] of the micro-batch and of the step
   double aux_loss_ = 0, z_loss_ = 0;         // this rank's part
 };
