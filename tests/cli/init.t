@@ -58,6 +58,11 @@ for from in tokenizer tokenizer/tokenizer.json; do
   says "$from: the tokenizer is stored" '^tokenizer +tokenizer.json' fp8-info words.h5
   is "$from: the files that describe its use too, but none of a model" "$(fp8-info words.h5 --json | grep -o '"huggingface":\[[^]]*\]')" '"huggingface":["tokenizer_config.json"]'
 done
+huge="--set num_hidden_layers=1000 --set intermediate_size=1048576 --set hidden_size=65536 --set num_attention_heads=64 --set num_key_value_heads=64 --set head_dim=1024"
+# shellcheck disable=SC2086 # a list of words on purpose
+says "a dry run needs no space for the weights" '^x.h5: would hold 223 T parameters in 9003 tensors, 813 TiB$' fp8-init tiny $huge -o x.h5 -n
+# shellcheck disable=SC2086 # a list of words on purpose
+status "but writing them does" 2 fp8-init tiny $huge -o x.h5
 says "a vocabulary that is too small is refused" "^fp8-init: --tokenizer: tokenizer/tokenizer.json: has 1000 tokens, the model's vocabulary 256 \\(use --set vocab_size=1000\\)\$" fp8-init tiny --tokenizer tokenizer -o x.h5
 status "its status is 2" 2 fp8-init tiny --tokenizer tokenizer -o x.h5 -n
 says "bytes need 256 ids" "^fp8-init: --tokenizer: bytes: has 256 tokens, the model's vocabulary 100 " fp8-init tiny --set vocab_size=100 --tokenizer bytes -o x.h5

@@ -111,8 +111,8 @@ InitSummary initialize(const hf::ModelConfig& config, const std::string& output,
     summary.bytes = checked_add(
         summary.bytes, static_cast<std::uint64_t>(p.size()) * dtype::size_of(stored_type(p, options.dtype)), output);
   check_output(output, options.force, options.inputs);
-  ckpt::check_space(parent_directory(output), summary.bytes);
   if (options.dry_run) return summary;
+  ckpt::check_space(parent_directory(output), summary.bytes);
   ckpt::ModelWriter writer(output, ckpt::FileKind::model, options.force);
   writer.document("config", config_with_dtype(config, options.dtype));
   writer.document("provenance", with_origin(nullptr, options.origin));
