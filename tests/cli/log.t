@@ -552,7 +552,7 @@ refuses() { # NAME REGEX WORDS...
 }
 mkdir bare && cp run-a.jsonl bare/log.jsonl
 refuses "a run without statistics" 'bare: contains no tensors.jsonl; fp8-step --tensor-stats-every writes it$' bare --tensors
-refuses "a log as statistics" 'run-a.jsonl: line 1: no record of an operand, a GEMM or experts$' run-a.jsonl --tensors
+refuses "a log as statistics" 'run-a.jsonl: line 1: no record of an operand, a GEMM, experts or routes$' run-a.jsonl --tensors
 refuses "empty statistics" 'standard input: contains no statistics of tensors$' --tensors
 refuses "two runs with --tensors" '--tensors: needs one run, found 2$' run run --tensors
 refuses "--tensors with --compare" '--tensors: not together with --compare$' run run --tensors --compare

@@ -185,6 +185,12 @@ std::string short_text(const std::optional<double>& value) {
   return or_dash<double>(value, [](double v) { return format_short(v, 4); });
 }
 
+std::string expert_text(const Summary& s, const ExpertFigure& figure) {
+  const std::string text = short_text(s.*figure.of);
+  const bool counted = figure.of == &Summary::expert_idle && s.expert_idle && s.experts;
+  return counted ? text + " of " + std::to_string(*s.experts) : text;
+}
+
 std::string ratio_text(const std::optional<double>& ratio) {
   return or_dash<double>(ratio, [](double v) { return format_short(v, 3) + " x"; });
 }

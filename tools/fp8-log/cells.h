@@ -1,6 +1,7 @@
 /// Cells and tables of the text reports.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,6 +63,23 @@ std::string precision_text(const log::Summary& summary);
 std::vector<Row> phase_rows(std::span<const log::Summary* const> summaries);
 /// What is shown of a run with many phases or changes.
 inline constexpr std::size_t kMostPhases = 8;
+/// A figure that only mixtures of experts have.
+struct ExpertFigure {
+  const char* label;                        ///< of a row
+  const char* column;                       ///< heading of a column
+  std::optional<double> log::Summary::*of;  ///< its mean over the last part of a run
+};
+/// All of them, in the order of reports.
+inline constexpr std::array<ExpertFigure, 5> kExpertFigures = {
+    {{"aux loss", "aux loss", &log::Summary::aux_loss},
+     {"z loss", "z loss", &log::Summary::z_loss},
+     {"load, largest / mean", "max load", &log::Summary::expert_load_max},
+     {"idle experts", "idle", &log::Summary::expert_idle},
+     {"passes of experts", "passes", &log::Summary::expert_passes}}};
+
+/// A figure of a run; of idle experts also how many there are, if the log has it.
+std::string expert_text(const log::Summary& summary, const ExpertFigure& figure);
+
 /// Number of steps, and of the planned ones.
 std::string steps_text(const log::Summary& summary);
 

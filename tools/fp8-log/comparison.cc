@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -48,10 +49,7 @@ std::vector<Row> rows_of(const Comparison& c) {
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
   add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
-  add("aux loss", short_text(a.aux_loss), short_text(b.aux_loss), "");
-  add("z loss", short_text(a.z_loss), short_text(b.z_loss), "");
-  add("load, largest / mean", short_text(a.expert_load_max), short_text(b.expert_load_max), "");
-  add("idle experts", short_text(a.expert_idle), short_text(b.expert_idle), "");
+  for (const ExpertFigure& f : kExpertFigures) add(f.label, expert_text(a, f), expert_text(b, f), "");
   if (a.skipped + b.skipped > 0) add("steps skipped", std::to_string(a.skipped), std::to_string(b.skipped), "");
   return rows;
 }
@@ -100,6 +98,34 @@ std::vector<Row> evaluation_rows(const PairedComparison& c) {
   rows.push_back({"mean", "", "", "", "", gap_text(c.eval_gap)});
   if (c.eval_interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.eval_interval)});
   return rows;
+}
+
+// The figures of experts of the runs of each side, as means over the runs that have them; empty if none has any.
+std::string expert_table(std::span<const std::string> names, std::span<const std::vector<const Summary*>> sides,
+                         const Page& page) {
+  std::vector<Row> rows = {{"side"}};
+  for (const std::string& name : names) rows.push_back({terminal_safe(name)});
+  for (const ExpertFigure& f : kExpertFigures) {
+    std::vector<std::string> cells;
+    for (const std::vector<const Summary*>& runs : sides) {
+      std::vector<double> values;
+      for (const Summary* s : runs)
+        if (s->*f.of) values.push_back(*(s->*f.of));
+      const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+      cells.push_back(values.empty() ? "-" : short_text(sum / static_cast<double>(values.size())));
+    }
+    if (std::ranges::all_of(cells, [](const std::string& c) { return c == "-"; })) continue;
+    rows.front().emplace_back(f.column);
+    for (std::size_t i = 0; i < cells.size(); ++i) rows[i + 1].push_back(cells[i]);
+  }
+  return rows.front().size() == 1 ? "" : "\n" + table(rows, page);
+}
+
+// The runs of a side of pairs.
+std::vector<const Summary*> runs_of(const PairedComparison& c, Summary Comparison::*side) {
+  std::vector<const Summary*> runs;
+  for (const Comparison& p : c.pairs) runs.push_back(&(p.*side));
+  return runs;
 }
 
 bool evaluated(const PairedComparison& c) {
@@ -318,9 +344,12 @@ std::string settings_table(std::span<const log::Side> sides, std::span<const Pai
 
 std::string comparison(const PairedComparison& c, std::optional<double> gate, const Page& page) {
   const bool one = c.pairs.size() == 1;
+  const std::array<std::string, 2> names{"A", "B"};
+  const std::array runs{runs_of(c, &Comparison::a), runs_of(c, &Comparison::b)};
   const std::string tables = table(one ? rows_of(c.pairs.front()) : rows_of(c), page, one ? 1 : 2) +
                              (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), page, 2)) +
-                             page.style.dim(matched_text(c)) + "\n" + settings_text(c, page);
+                             (one ? "" : expert_table(names, runs, page)) + page.style.dim(matched_text(c)) + "\n" +
+                             settings_text(c, page);
   return tables + wrapped(notes_text(c) + (c.differences.empty() ? "" : "\n") + same_run_text(c) + noise_text(c) +
                               zero_lines(c, gate) + verdict_text(c, gate, page.style) + "\n",
                           page);
@@ -339,7 +368,12 @@ std::string comparisons(std::span<const log::Side> sides, std::span<const Paired
                                   &PairedComparison::eval_gap, &PairedComparison::eval_interval}),
                          page);
   }
-  text += speed_table(sides, comparisons, page) + settings_table(sides, comparisons, page) + "\n";
+  std::vector<std::string> names;
+  for (const log::Side& side : sides) names.push_back(side.name);
+  std::vector<std::vector<const Summary*>> runs{runs_of(comparisons.front(), &Comparison::a)};
+  for (const PairedComparison& c : comparisons) runs.push_back(runs_of(c, &Comparison::b));
+  text += expert_table(names, runs, page) + speed_table(sides, comparisons, page) +
+          settings_table(sides, comparisons, page) + "\n";
   const std::string matched = matched_text(comparisons.front());
   const bool alike = std::ranges::all_of(comparisons, [&](const auto& c) { return matched_text(c) == matched; });
   text += page.style.dim(alike ? matched : "matched at different points") + "\n";

@@ -49,6 +49,7 @@ std::vector<std::string> metrics() {
           "z_loss",
           "expert_load_max",
           "expert_idle",
+          "expert_passes",
           "gaps"};
 }
 
@@ -124,7 +125,7 @@ cli::Command command() {
       {.name = "tensors",
        .help =
            "show the worst FP8 operands and products, and loads of experts, in tensors.jsonl of a run, or in records "
-           "of fp8-inspect; also with --export csv, --plot METRIC, exponents or expert_load"},
+           "of fp8-inspect, also routes; also with --export csv, --plot METRIC, exponents, expert_load or differ"},
       top_flag(),
       {.name = "follow", .help = "show the progress of a run until it ends"},
       {.name = "interval",
@@ -311,6 +312,7 @@ void draw_tensors(const cli::Arguments& arguments, const log::TensorRun& run) {
   const bool drawn = arguments.has("output");
   const auto columns = drawn ? kPlotColumns : static_cast<std::size_t>(cli::terminal_columns()) / 2;
   const plot::Heatmap map = what == log::kExpertLoad ? log::expert_heatmap(run, columns)
+                            : what == log::kDiffer   ? log::route_heatmap(run)
                                                      : log::heatmap(run, log::tensor_metric(what), columns);
   if (!drawn) return cli::Output().text(plot::terminal_heatmap(map, cli::terminal_columns(), colour));
   report::write_image(arguments,
@@ -324,8 +326,10 @@ int tensors(const cli::Arguments& arguments) {
   const bool force = arguments.flag("force");
   const std::string output = arguments.has("output") ? arguments.text("output") : "-";
   const bool plot = arguments.has("plot");
-  if (plot && arguments.text("plot") != log::kExponents && arguments.text("plot") != log::kExpertLoad)
-    (void)log::tensor_metric(arguments.text("plot"));
+  const auto named = [](const std::string& what) {
+    return what == log::kExponents || what == log::kExpertLoad || what == log::kDiffer;
+  };
+  if (plot && !named(arguments.text("plot"))) (void)log::tensor_metric(arguments.text("plot"));
   if (plot && output != "-") (void)plot::image_of(output);
   check_elsewhere(arguments, paths);
   if (output != "-") check_output(output, force, {});

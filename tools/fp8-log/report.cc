@@ -64,19 +64,20 @@ std::string best_checkpoint_text(const Summary& s) {
   return s.best_checkpoint ? "step " + std::to_string(*s.best_checkpoint) : "-";
 }
 
-// A line of the summary; omitted when its text is `boring` for every run.
+// A line of the summary; omitted when its text is `boring` or "-" for every run.
 struct Line {
   std::string label;
   std::function<std::string(const Summary&)> text;
   std::string boring;  // empty: always shown
 };
 
-std::vector<Line> lines() {
+std::vector<Line> lines_of_all_models() {
   return {{"precision", precision_text, ""},
           {"delayed scaling", delayed_text, "-"},
           {"changed", changes_text, "-"},
           {"steps", steps_text, ""},
           {"tokens", tokens_text, ""},
+          {"mesh", [](const Summary& s) { return s.mesh.empty() ? "-" : terminal_safe(s.mesh); }, "1 rank"},
           {"documents", [](const Summary& s) { return s.documents.empty() ? "joined" : s.documents; }, "joined"},
           {"adapters (LoRA)", adapters_text, "-"},
           {"loss, last part", [](const Summary& s) { return loss_text(s.mean_loss_last); }, ""},
@@ -91,16 +92,24 @@ std::vector<Line> lines() {
           {"peak memory", [](const Summary& s) { return bytes_text(s.memory_peak_bytes); }, "-"},
           {"linears in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
           {"all FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share_total); }, "-"},
-          {"aux loss, last part", [](const Summary& s) { return short_text(s.aux_loss); }, "-"},
-          {"z loss, last part", [](const Summary& s) { return short_text(s.z_loss); }, "-"},
-          {"load, largest / mean", [](const Summary& s) { return short_text(s.expert_load_max); }, "-"},
-          {"idle experts", [](const Summary& s) { return short_text(s.expert_idle); }, "-"},
           {"steps skipped", [](const Summary& s) { return std::to_string(s.skipped); }, ""},
           {"steps without targets", [](const Summary& s) { return std::to_string(s.masked); }, "0"},
           {"checkpoints", [](const Summary& s) { return std::to_string(s.checkpoints); }, ""},
           {"restarts", [](const Summary& s) { return std::to_string(s.restarts); }, ""},
           {"warnings", [](const Summary& s) { return std::to_string(s.warnings); }, "0"},
           {"state", state_text, ""}};
+}
+
+std::vector<Line> lines() {
+  std::vector<Line> experts;
+  for (const ExpertFigure& f : kExpertFigures) {
+    const std::string label = f.label;
+    experts.push_back({label + (label.ends_with("loss") ? ", last part" : ""),
+                       [&f](const Summary& s) { return expert_text(s, f); }, "-"});
+  }
+  std::vector<Line> all = lines_of_all_models();
+  all.insert(std::ranges::find(all, "steps skipped", &Line::label), experts.begin(), experts.end());
+  return all;
 }
 
 // Continues cells that are longer than `width` in rows below, from a blank on.
@@ -131,7 +140,7 @@ std::vector<Row> rows_of(std::span<const Summary> summaries, std::size_t columns
     Row row{line.label};
     for (const Summary& s : summaries) row.push_back(line.text(s));
     if (line.boring.empty() ||
-        std::any_of(row.begin() + 1, row.end(), [&](const std::string& t) { return t != line.boring; })) {
+        std::any_of(row.begin() + 1, row.end(), [&](const std::string& t) { return t != line.boring && t != "-"; })) {
       for (Row& part : continued(std::move(row), columns - kLabel)) rows.push_back(std::move(part));
     }
     if (line.label != "precision") continue;
@@ -178,6 +187,10 @@ std::vector<Column> columns_of(const log::Overview& all) {
   if (all.has_baseline) {
     columns.push_back(
         {"gap", [](const log::OverviewRow& r) { return r.summary.path == r.baseline ? "baseline" : gap_text(r.gap); }});
+  }
+  for (const ExpertFigure& f : kExpertFigures) {
+    if (std::ranges::any_of(all.rows, [&](const log::OverviewRow& r) { return (r.summary.*f.of).has_value(); }))
+      columns.push_back({f.column, [&f](const log::OverviewRow& r) { return short_text(r.summary.*f.of); }});
   }
   columns.push_back({"tokens/s", [](const log::OverviewRow& r) { return count_text(r.summary.tokens_per_s); }});
   columns.push_back({"state", [](const log::OverviewRow& r) { return state_text(r.summary); }, false});

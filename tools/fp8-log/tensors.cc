@@ -3,8 +3,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "cells.h"
+#include "fp8/base/expert_name.h"
 #include "fp8/base/text.h"
 
 namespace fp8::report {
@@ -29,7 +31,7 @@ std::string value_text(double v, const Table& table) {
 
 // "0.q_proj" for model.layers.0.self_attn.q_proj.weight: what tells linears of a model apart.
 std::string brief(std::string linear) {
-  for (const std::string_view part : {"model.", "layers.", "self_attn.", "mlp."})
+  for (const std::string_view part : {"model.", "layers.", "self_attn.", "mlp.", "block_sparse_moe."})
     if (const std::size_t at = linear.find(part); at != std::string::npos) linear.erase(at, part.size());
   if (linear.ends_with(".weight")) linear.resize(linear.size() - 7);
   return linear;
@@ -42,27 +44,44 @@ std::vector<Row> named_rows(std::vector<Row> rows, const Page& page, std::size_t
   return rows;
 }
 
+// Keeps of the tensors that are the same but for the expert of a layer the first. Whether any is of an expert.
+bool fold_experts(std::vector<log::WorstTensor>& worst) {
+  bool any = false;
+  std::set<std::array<std::string, 4>> seen;
+  std::erase_if(worst, [&](const log::WorstTensor& w) {
+    const std::string glob = glob_of_experts(w.series->linear);
+    any = any || glob != w.series->linear;
+    return glob != w.series->linear && !seen.insert({glob, w.gemms, w.series->operand, w.series->recipe}).second;
+  });
+  return any;
+}
+
 std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top, const Page& page) {
   const std::size_t metric = log::tensor_metric(t.metric);
-  const std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
+  std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
   if (worst.empty()) return std::string(t.none) + "\n";
-  const bool products = worst.front().series->operand.empty();
+  const bool products = worst.front().series->operand.empty(), experts = fold_experts(worst);
   const bool recipes = log::recipes_of(run).size() > 1, steps = run.steps.size() > 1;
-  std::vector<Row> rows{{"linear", "gemm"}};
+  std::vector<Row> rows{{"linear"}};
+  if (experts) rows.front().emplace_back("expert");
+  rows.front().emplace_back("gemm");
   if (!products) rows.front().emplace_back("operand");
   if (recipes) rows.front().emplace_back("recipe");
   rows.front().emplace_back(t.heading);
   if (steps) rows.front().insert(rows.front().end(), {"at step", "last"});
   for (const log::WorstTensor& w : worst) {
     if (rows.size() > top) break;
-    Row row{terminal_safe(w.series->linear), terminal_safe(w.gemms)};
+    Row row{terminal_safe(glob_of_experts(w.series->linear))};
+    const std::optional<ExpertName> expert = expert_name(w.series->linear);
+    if (experts) row.push_back(expert ? std::to_string(expert->number) : "-");
+    row.push_back(terminal_safe(w.gemms));
     if (!products) row.push_back(terminal_safe(w.series->operand));
     if (recipes) row.push_back(terminal_safe(w.series->recipe));
     row.push_back(value_text(w.value, t));
     if (steps) row.insert(row.end(), {std::to_string(w.step), value_text(w.last, t)});
     rows.push_back(std::move(row));
   }
-  const std::size_t left = (products ? 2u : 3u) + (recipes ? 1 : 0);
+  const std::size_t left = (products ? 2u : 3u) + (recipes ? 1 : 0) + (experts ? 1 : 0);
   return table(named_rows(std::move(rows), page, left), page, left);
 }
 
@@ -82,21 +101,36 @@ std::string table_of_loads(const log::TensorRun& run, std::size_t top, const Pag
   return table(rows, page, 2);
 }
 
+// The layers with experts, by the tokens that other experts get.
+std::string table_of_routes(const log::TensorRun& run, std::size_t top, const Page& page) {
+  std::vector<Row> rows{{"layer", "recipe", "reference", "tokens differ, %", "experts differ, %", "tokens"}};
+  const auto percent = [](double share) { return std::isnan(share) ? "-" : format_short(100 * share, 4); };
+  for (const log::RouteShares& r : log::worst_routes(run)) {
+    if (rows.size() > top) break;
+    rows.push_back({std::to_string(r.layer), terminal_safe(r.recipe), terminal_safe(r.reference), percent(r.differ),
+                    percent(r.experts_differ), std::to_string(r.tokens)});
+  }
+  return table(rows, page, 3);
+}
+
 }  // namespace
 
 std::string tensors(const log::TensorRun& run, std::size_t top, Page page) {
   if (!page.wraps_text) page.columns = std::numeric_limits<std::size_t>::max();  // no terminal: nothing is cut
-  std::size_t records = 0;
+  std::size_t records = run.routes.size();
   for (const log::TensorSeries& s : run.series) records += s.at.size();
   for (const log::LayerLoads& l : run.experts) records += l.at.size();
-  const bool one = run.steps.size() == 1;
-  std::string text = one ? "step " + std::to_string(run.steps.front())
-                         : std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
-                               std::to_string(run.steps.back());
-  text += ", " + std::to_string(records) + (records == 1 ? " record\n" : " records\n");
+  std::string text;
+  if (run.steps.size() == 1)
+    text = "step " + std::to_string(run.steps.front()) + ", ";
+  else if (!run.steps.empty())
+    text = std::to_string(run.steps.size()) + " steps, " + std::to_string(run.steps.front()) + " to " +
+           std::to_string(run.steps.back()) + ", ";
+  text += std::to_string(records) + (records == 1 ? " record\n" : " records\n");
   for (const Table& t : kTables)
     if (!run.series.empty()) text += "\n" + table_of(run, t, top, page);
   if (!run.experts.empty()) text += "\n" + table_of_loads(run, top, page);
+  if (!run.routes.empty()) text += "\n" + table_of_routes(run, top, page);
   return text;
 }
 

@@ -103,7 +103,7 @@ bool Collector::event(const json::Object& record) {
     run_.finished = true;
     run_.reason = text_or_empty(record, "reason");
   } else {
-    tensors_ = tensors_ || type == "operand" || type == "gemm";
+    tensors_ = tensors_ || type == "operand" || type == "gemm" || type == "experts" || type == "routes";
     return false;
   }
   return true;

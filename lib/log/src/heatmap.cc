@@ -8,6 +8,7 @@
 
 #include "casts.h"
 #include "fp8/base/error.h"
+#include "fp8/base/expert_name.h"
 #include "fp8/base/text.h"
 #include "fp8/log/tensors.h"
 
@@ -31,13 +32,10 @@ struct Place {
 };
 
 Place place_of(const std::string& linear) {
-  constexpr std::string_view kLayers = "model.layers.", kExperts = ".experts.";
-  constexpr std::array<std::string_view, 11> kModules = {"q_proj",       "k_proj",  "v_proj",   "qkv_proj",
-                                                         "o_proj",       "gate",    "router",   "gate_proj",
-                                                         "gate_up_proj", "up_proj", "down_proj"};
-  const auto number_at = [&](std::size_t at) {
-    return parse_int64(std::string_view(linear).substr(at, linear.find('.', at) - at)).value_or(-1);
-  };
+  constexpr std::string_view kLayers = "model.layers.";
+  constexpr std::array<std::string_view, 14> kModules = {"q_proj",  "k_proj", "v_proj",    "qkv_proj", "o_proj",
+                                                         "gate",    "router", "gate_proj", "w1",       "gate_up_proj",
+                                                         "up_proj", "w3",     "down_proj", "w2"};
   Place place{.name = linear};
   if (!linear.starts_with(kLayers)) {
     place.part = linear.find("embed") != std::string::npos ? 0 : 2;
@@ -45,11 +43,12 @@ Place place_of(const std::string& linear) {
   }
   const std::string name = short_name(linear);
   place.part = 1;
-  place.layer = number_at(kLayers.size());
+  place.layer =
+      parse_int64(std::string_view(linear).substr(kLayers.size(), linear.find('.', kLayers.size()) - kLayers.size()))
+          .value_or(-1);
   place.module = static_cast<std::size_t>(
       std::ranges::find(kModules, std::string_view(name).substr(name.find(' ') + 1)) - kModules.begin());
-  if (const std::size_t at = linear.find(kExperts); at != std::string::npos)
-    place.expert = number_at(at + kExperts.size());
+  if (const std::optional<ExpertName> expert = expert_name(linear)) place.expert = expert->number;
   return place;
 }
 
@@ -220,8 +219,35 @@ void check_one_recipe(const TensorRun& run) {
 
 plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t columns) {
   check_one_recipe(run);
+  if (run.series.empty())
+    throw Error(run.path + ": no record has a value of " + std::string(kTensorMetrics.at(metric)));
   plot::Heatmap map = run.inspection ? map_of_layers(run, metric) : map_of_steps(run, metric, columns);
   if (!of_products(kTensorMetrics.at(metric))) map.title += "; the worst GEMM of each linear";
+  return map;
+}
+
+plot::Heatmap route_heatmap(const TensorRun& run) {
+  if (run.routes.empty()) throw Error(run.path + ": no record of routes; fp8-inspect --routes --json writes them");
+  plot::Heatmap map;
+  std::vector<std::int64_t> layers;
+  for (const RouteShares& r : run.routes) layers.push_back(r.layer);
+  std::ranges::sort(layers);
+  const auto repeated = std::ranges::unique(layers);
+  layers.erase(repeated.begin(), repeated.end());
+  for (const std::int64_t layer : layers) map.rows.push_back(std::to_string(layer));
+  for (const RouteShares& r : run.routes) (void)number_of(map.columns, r.recipe);
+  plot::HeatPanel panel{"against " + run.routes.front().reference,
+                        std::vector<double>(map.rows.size() * map.columns.size(), NAN)};
+  double most = 0;
+  for (const RouteShares& r : run.routes) {
+    const std::size_t row = number_of(map.rows, std::to_string(r.layer)), column = number_of(map.columns, r.recipe);
+    panel.values[row * map.columns.size() + column] = 100 * r.differ;
+    most = std::fmax(most, 100 * r.differ);
+  }
+  map.panels.push_back(std::move(panel));
+  map.high = most > 0 ? most : 1;
+  map.label = "tokens with other experts (%)";
+  map.title = map.label + ", by layer";
   return map;
 }
 

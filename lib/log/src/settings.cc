@@ -5,6 +5,7 @@
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "fp8/json/sizes.h"
 #include "fp8/log/run.h"
 
 namespace fp8::log {
@@ -170,7 +171,10 @@ std::optional<Settings> settings_of(const json::Object& record) {
   const json::Value* steps = record.find("steps");
   if (steps != nullptr && (!s.values.contains("steps") || s.values.at("steps").is_null()))
     s.values.set("steps", *steps);
-  const std::int64_t ranks = ranks_of(object_or_null(record, "mesh"));
+  s.experts = count_of(&record, "experts");
+  const json::Object* mesh = object_or_null(record, "mesh");
+  const std::int64_t ranks = ranks_of(mesh);
+  if (ranks > 0) s.mesh = ranks > 1 ? json::sizes_text(*mesh) : "1 rank";
   const std::int64_t batch =
       count_of(config, "batch-size") * std::max<std::int64_t>(1, count_of(config, "grad-accumulation"));
   if (ranks > 0) s.values.set("ranks", ranks);

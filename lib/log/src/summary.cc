@@ -106,6 +106,7 @@ std::vector<std::string> summary_metrics() {
           "z_loss",
           "expert_load_max",
           "expert_idle",
+          "expert_passes",
           "skipped",
           "masked"};
 }
@@ -139,7 +140,8 @@ Summary summarize(const Run& run) {
   for (const auto& [member, name] : {std::pair(&Summary::aux_loss, "aux_loss"),
                                      {&Summary::z_loss, "z_loss"},
                                      {&Summary::expert_load_max, "expert_load_max"},
-                                     {&Summary::expert_idle, "expert_idle"}}) {
+                                     {&Summary::expert_idle, "expert_idle"},
+                                     {&Summary::expert_passes, "expert_passes"}}) {
     const Values values = run.find(name);
     s.*member = mean(values.last(std::min(part, values.size())));
   }
@@ -148,6 +150,10 @@ Summary summarize(const Run& run) {
     s.precision = run.phases.back().precision;
     s.recipe = run.phases.back().recipe;
     s.emulated = run.phases.back().emulated;
+  }
+  if (!run.settings.empty()) {
+    s.mesh = run.settings.back().mesh;
+    if (const std::int64_t experts = run.settings.back().experts; experts > 0) s.experts = experts;
   }
   if (const json::Value documents = setting_value(run, "documents"); documents.is_string())
     s.documents = documents.as_string();
@@ -206,9 +212,12 @@ json::Value record(const Summary& s) {
                        {"z_loss", or_null(s.z_loss)},
                        {"expert_load_max", or_null(s.expert_load_max)},
                        {"expert_idle", or_null(s.expert_idle)},
+                       {"expert_passes", or_null(s.expert_passes)},
+                       {"experts", or_null(s.experts)},
                        {"precision", text_or_null(s.precision)},
                        {"recipe", text_or_null(s.recipe)},
                        {"emulated", or_null(s.emulated)},
+                       {"mesh", text_or_null(s.mesh)},
                        {"documents", text_or_null(s.documents)},
                        {"adapters", text_or_null(s.adapters)},
                        {"delayed", text_or_null(s.delayed)},

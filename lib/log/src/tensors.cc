@@ -64,6 +64,13 @@ ExponentCounts exponents_of(const json::Object& record) {
 
 bool is_statistic(std::string_view type) { return type == "operand" || type == "gemm"; }
 
+// The number of the layer of a record.
+std::int64_t layer_of(const json::Object& record) {
+  const std::int64_t layer = record.get_int("layer", "record");
+  if (layer < 0) throw Error("layer " + std::to_string(layer) + ": layers count from 0");
+  return layer;
+}
+
 // The loads in a record of experts.
 std::vector<double> loads_of(const json::Object& record) {
   std::vector<double> loads;
@@ -89,9 +96,10 @@ class Reader {
     const json::Object& o = value.as_object();
     const std::string& type = o.get_string("type", "record");
     if (type == "inspect") return begin_inspection(o);
-    if (type == "routes" || (run_.inspection && is_beside(type))) return;  // routes of bf16 come first
+    if (type == "routes") return add_routes(o);
+    if (run_.inspection && is_beside(type)) return;
     if (type == "experts") return add_experts(o);
-    if (!is_statistic(type)) throw Error("no record of an operand, a GEMM or experts");
+    if (!is_statistic(type)) throw Error("no record of an operand, a GEMM, experts or routes");
     const bool inspected = run_.inspection && o.find("step") == nullptr;
     const std::int64_t step = inspected ? inspected_step_ : o.get_int("step", "record");
     const Key key{o.get_string("linear", "record"), o.get_string("gemm", "record"),
@@ -125,17 +133,40 @@ class Reader {
   }
 
   void add_experts(const json::Object& o) {
-    const std::int64_t layer = o.get_int("layer", "record");
-    if (layer < 0) throw Error("layer " + std::to_string(layer) + ": layers count from 0");
+    const std::int64_t layer = layer_of(o);
     std::vector<double> loads = loads_of(o);
     const auto known = std::ranges::find(run_.experts, layer, &LayerLoads::layer);
     begin_record(o.get_int("step", "record"), known != run_.experts.end() ? &known->at : nullptr);
-    LayerLoads& of_layer = known != run_.experts.end() ? *known : run_.experts.emplace_back(LayerLoads{layer, {}, {}});
+    LayerLoads& of_layer =
+        known != run_.experts.end() ? *known : run_.experts.emplace_back(LayerLoads{layer, {}, {}, {}});
+    of_layer.module = o.get_string_or("module", "model.layers." + std::to_string(layer) + ".mlp.experts", "record");
     if (!of_layer.loads.empty() && of_layer.loads.back().size() != loads.size())
       throw Error("record: \"rows\": " + std::to_string(loads.size()) + " experts, " +
                   std::to_string(of_layer.loads.back().size()) + " before");
     of_layer.at.push_back(run_.steps.size() - 1);
     of_layer.loads.push_back(std::move(loads));
+  }
+
+  // Routes belong to an inspection, and those of bf16 come before its first record. A repeated record replaces the
+  // former.
+  void add_routes(const json::Object& o) {
+    const auto share = [&](const char* key) {
+      const double value = o.get_double_or(key, NAN, "record");
+      if (value < 0 || value > 1) throw Error("record: \"" + std::string(key) + "\": not a share from 0 to 1");
+      return value;
+    };
+    const RouteShares routes{layer_of(o),
+                             o.get_string("recipe", "record"),
+                             o.get_string("reference", "record"),
+                             o.get_int("tokens", "record"),
+                             share("differ"),
+                             share("experts_differ")};
+    const auto known = std::ranges::find_if(
+        run_.routes, [&](const RouteShares& r) { return r.layer == routes.layer && r.recipe == routes.recipe; });
+    if (known == run_.routes.end())
+      run_.routes.push_back(routes);
+    else
+      *known = routes;
   }
 
   // Begins the record of a step, whose series has records of the steps `at` so far; null: none.
@@ -276,7 +307,8 @@ TensorRun read_tensors(const std::string& path, const std::function<void(const s
     any = true;
   }
   TensorRun run = reader.release();
-  if (run.series.empty() && run.experts.empty()) throw Error(name + ": contains no statistics of tensors");
+  if (run.series.empty() && run.experts.empty() && run.routes.empty())
+    throw Error(name + ": contains no statistics of tensors");
   run.path = path;
   return run;
 }
@@ -287,7 +319,7 @@ std::size_t tensor_metric(std::string_view metric) {
   std::string list;
   for (const std::string_view name : kTensorMetrics) list += (list.empty() ? "" : ", ") + std::string(name);
   throw Error("no metric \"" + excerpt(metric) + "\" of tensors; available: " + list + ", " + std::string(kExponents) +
-              ", " + std::string(kExpertLoad));
+              ", " + std::string(kExpertLoad) + ", " + std::string(kDiffer));
 }
 
 std::vector<WorstTensor> worst_tensors(const TensorRun& run, std::size_t metric) {
@@ -323,6 +355,13 @@ std::vector<WorstLoad> worst_loads(const TensorRun& run) {
   return all;
 }
 
+std::vector<RouteShares> worst_routes(const TensorRun& run) {
+  std::vector<RouteShares> routes = run.routes;
+  std::ranges::stable_sort(routes, std::ranges::greater(),
+                           [](const RouteShares& r) { return std::isnan(r.differ) ? -1 : r.differ; });
+  return routes;
+}
+
 namespace {
 
 // Appends the lines of CSV of the experts at a step.
@@ -332,18 +371,29 @@ void add_expert_lines(const TensorRun& run, std::size_t step, std::string& text)
     if (at == l.at.end() || *at != step) continue;
     const std::vector<double>& loads = l.loads[static_cast<std::size_t>(at - l.at.begin())];
     for (std::size_t e = 0; e < loads.size(); ++e)
-      text += std::to_string(run.steps[step]) + ",model.layers." + std::to_string(l.layer) + ".mlp.experts." +
-              std::to_string(e) + ",,," + std::string(kTensorMetrics.size(), ',') + "," + csv_number(loads[e]) + "\n";
+      text += std::to_string(run.steps[step]) + "," + csv_text(l.module + "." + std::to_string(e)) + ",,," +
+              std::string(kTensorMetrics.size(), ',') + "," + csv_number(loads[e]) + (run.routes.empty() ? "" : ",,") +
+              "\n";
   }
+}
+
+// Appends the lines of CSV of routes. They are those of no step, unless the records of an inspection are there.
+void add_route_lines(const TensorRun& run, std::string& text) {
+  for (const RouteShares& r : run.routes)
+    text += (run.steps.empty() ? "" : std::to_string(run.steps.back())) + ",model.layers." + std::to_string(r.layer) +
+            ",,," + csv_text(r.recipe) + std::string(kTensorMetrics.size(), ',') + (run.experts.empty() ? "," : ",,") +
+            csv_number(r.differ) + "," + csv_number(r.experts_differ) + "\n";
 }
 
 }  // namespace
 
 void write_tensor_csv(const TensorRun& run, const Sink& sink) {
-  const bool experts = !run.experts.empty();
+  const bool experts = !run.experts.empty(), routes = !run.routes.empty();
+  const std::string rest = std::string(experts ? "," : "") + (routes ? ",,\n" : "\n");  // of a line of a tensor
   std::string piece = "step,linear,gemm,operand,recipe";
   for (const std::string_view metric : kTensorMetrics) piece += "," + std::string(metric);
-  piece += experts ? "," + std::string(kExpertLoad) + "\n" : "\n";
+  if (experts) piece += "," + std::string(kExpertLoad);
+  piece += routes ? "," + std::string(kDiffer) + ",experts_differ\n" : "\n";
   std::vector<std::size_t> next(run.series.size());  // index of a series' first value that is not written
   for (std::size_t step = 0; step < run.steps.size(); ++step) {
     for (std::size_t s = 0; s < run.series.size(); ++s) {
@@ -353,7 +403,7 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink) {
       for (const std::string* text : {&series.linear, &series.gemm, &series.operand, &series.recipe})
         piece += "," + csv_text(*text);
       for (const double v : series.values[next[s]]) piece += "," + csv_number(v);
-      piece += experts ? ",\n" : "\n";
+      piece += rest;
       ++next[s];
       if (piece.size() < kPiece) continue;
       sink(piece);
@@ -361,6 +411,7 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink) {
     }
     add_expert_lines(run, step, piece);
   }
+  add_route_lines(run, piece);
   sink(piece);
 }
 
@@ -396,6 +447,14 @@ std::vector<json::Value> tensor_records(const TensorRun& run) {
                                     {"last_load_max", w.last},
                                     {"last_idle", w.idle}}));
   }
+  for (const RouteShares& r : run.routes)
+    records.push_back(json::object({{"type", "routes"},
+                                    {"recipe", r.recipe},
+                                    {"reference", r.reference},
+                                    {"layer", r.layer},
+                                    {"tokens", r.tokens},
+                                    {"differ", r.differ},
+                                    {"experts_differ", r.experts_differ}}));
   return records;
 }
 

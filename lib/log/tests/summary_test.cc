@@ -99,7 +99,7 @@ TEST(Summary, FieldsOfExperts) {
   };
   const auto experts = [](int aux, int idle) {
     return R"(,"aux_loss":)" + std::to_string(aux) + R"(,"z_loss":0.5,"expert_load_max":1.5,"expert_idle":)" +
-           std::to_string(idle);
+           std::to_string(idle) + R"(,"expert_passes":)" + std::to_string(idle + 1);
   };
   const Summary s = summarize(
       run_of(line(1, experts(9, 9)) + line(2, experts(9, 9)) + line(3, experts(2, 0)) + line(4, experts(3, 1))));
@@ -108,6 +108,7 @@ TEST(Summary, FieldsOfExperts) {
   EXPECT_EQ(s.z_loss, 0.5);
   EXPECT_EQ(s.expert_load_max, 1.5);
   EXPECT_EQ(s.expert_idle, 0.5);
+  EXPECT_EQ(s.expert_passes, 1.5);
   EXPECT_EQ(record(s).as_object().at("expert_idle"), json::Value(0.5));
 }
 
@@ -137,6 +138,19 @@ TEST(Summary, ListsChangedSettings) {
   EXPECT_EQ(json::dump(listed), R"([{"step":3,"name":"lr","old":0.5,"new":0.25}])");
 }
 
+// The mesh is that of the last start; one that is unknown has no text.
+TEST(Summary, HasTheLastMesh) {
+  const auto start = [](const std::string& mesh, int batch) {
+    return R"({"type":"run","config":{"batch-size":)" + std::to_string(batch) + R"(},"mesh":{)" + mesh + "}}\n";
+  };
+  const std::string one = start(R"("dp_replicate":1,"dp_shard":1,"pp":1,"ep":1,"tp":1)", 8) + step(1, 8, "3"),
+                    several = start(R"("dp_replicate":2,"dp_shard":2,"pp":1,"ep":2,"tp":1)", 2) + step(2, 16, "2");
+  EXPECT_EQ(summarize(run_of(one)).mesh, "1 rank");
+  EXPECT_EQ(summarize(run_of(one + several)).mesh, "dp_replicate=2 dp_shard=2 ep=2");
+  EXPECT_EQ(summarize(run_of(start(R"("world":4)", 2) + step(1, 8, "3"))).mesh, "world=4") << "of an earlier build";
+  EXPECT_EQ(summarize(run_of(start("", 2) + step(1, 8, "3"))).mesh, "");
+}
+
 TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
@@ -156,9 +170,12 @@ TEST(Summary, MissingValuesAreNull) {
                           "z_loss",
                           "expert_load_max",
                           "expert_idle",
+                          "expert_passes",
+                          "experts",
                           "precision",
                           "recipe",
                           "emulated",
+                          "mesh",
                           "documents",
                           "adapters",
                           "delayed",

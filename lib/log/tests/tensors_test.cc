@@ -99,7 +99,8 @@ TEST_F(Tensors, BadLinesAreNamed) {
   EXPECT_EQ(complaint(""), "contains no statistics of tensors");
   EXPECT_HOLDS(complaint("no json\n"), "line 1 column ");
   EXPECT_EQ(complaint("[]\n"), "line 1: not an object");
-  EXPECT_EQ(complaint("{\"type\":\"step\",\"step\":1}\n"), "line 1: no record of an operand, a GEMM or experts");
+  EXPECT_EQ(complaint("{\"type\":\"step\",\"step\":1}\n"),
+            "line 1: no record of an operand, a GEMM, experts or routes");
   EXPECT_EQ(complaint(records(2) + operand(0, "0.mlp.up_proj", "input", {})), "line 4: step 0: steps count from 1");
   EXPECT_EQ(complaint(operand(1, "0.mlp.up_proj", "input", {"\"x\""})),
             "line 1: record: \"sqnr_db\": expected a number, found string");
@@ -128,7 +129,7 @@ TEST_F(Tensors, WorstFirst) {
   EXPECT_EQ(worst_tensors(nan, kSqnr)[0].value, -HUGE_VAL);
   EXPECT_EQ(tensor_metric("sqnr_db"), kSqnr);
   EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), "no metric \"loss\" of tensors; available: amax, ");
-  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), ", relative_error, exponents, expert_load");
+  EXPECT_HOLDS(test::error_of([] { (void)tensor_metric("loss"); }), ", relative_error, exponents, expert_load, differ");
 }
 
 TEST_F(Tensors, RecordsAndCsv) {
@@ -232,7 +233,7 @@ TEST_F(Tensors, RecordsOfAnInspectionHaveItsStep) {
             "contains no statistics of tensors");
   EXPECT_EQ(complaint(R"({"type":"sensitivity"})"
                       "\n"),
-            "line 1: no record of an operand, a GEMM or experts")
+            "line 1: no record of an operand, a GEMM, experts or routes")
       << "of no inspection";
 }
 
@@ -324,6 +325,75 @@ TEST_F(Tensors, LoadsStandBesideOperands) {
                          csv.begin() + static_cast<std::ptrdiff_t>(end), ','),
               14)
         << csv.substr(from, end - from);
+}
+
+// The experts of each family have its own name; records of an earlier build have none.
+TEST_F(Tensors, LoadsHaveTheModuleOfTheirRecords) {
+  std::string named = experts(2, 0, "3,1");
+  named.insert(named.find(",\"rows\""), R"(,"module":"model.layers.0.block_sparse_moe.experts")");
+  const TensorRun run = read(named + experts(2, 1, "1,1"));
+  EXPECT_EQ(run.experts.at(0).module, "model.layers.0.block_sparse_moe.experts");
+  EXPECT_EQ(run.experts.at(1).module, "model.layers.1.mlp.experts");
+  std::string csv;
+  write_tensor_csv(run, [&](std::string_view piece) { csv += piece; });
+  EXPECT_HOLDS(csv, "\n2,model.layers.0.block_sparse_moe.experts.1,");
+}
+
+std::string routes(const std::string& recipe, int layer, const std::string& differ) {
+  return R"({"type":"routes","recipe":")" + recipe + R"(","reference":"fp32","layer":)" + std::to_string(layer) +
+         R"(,"tokens":128,"experts_per_token":2,"differ":)" + differ + R"(,"experts_differ":0.125})" + "\n";
+}
+
+// As fp8-inspect --routes fp32 writes them: those of bf16 come before the inspection.
+TEST_F(Tensors, RoutesAreShownByLayer) {
+  const std::string inspection = "{\"type\":\"inspect\",\"step\":7}\n";
+  const TensorRun run = read(routes("bf16", 10, "0.25") + routes("bf16", 2, "0.0") + inspection +
+                             routes("rowwise", 10, "0.5") + routes("rowwise", 2, "null"));
+  ASSERT_EQ(run.routes.size(), 4U);
+  const auto worst = worst_routes(run);
+  EXPECT_EQ(worst.at(0).recipe + " " + std::to_string(worst.at(0).layer), "rowwise 10");
+  EXPECT_EQ(worst.at(1).recipe, "bf16");
+  EXPECT_TRUE(std::isnan(worst.back().differ)) << "a share of no tokens comes last";
+  EXPECT_EQ(json::dump(tensor_records(run).front()),
+            R"({"type":"routes","recipe":"bf16","reference":"fp32","layer":10,"tokens":128,"differ":0.25,)"
+            R"("experts_differ":0.125})");
+  const plot::Heatmap map = route_heatmap(run);
+  EXPECT_EQ(map.rows, (std::vector<std::string>{"2", "10"}));
+  EXPECT_EQ(map.columns, (std::vector<std::string>{"bf16", "rowwise"}));
+  ASSERT_EQ(map.panels.size(), 1U);
+  EXPECT_EQ(map.panels[0].title, "against fp32");
+  EXPECT_EQ(map.panels[0].values[0], 0);
+  EXPECT_TRUE(std::isnan(map.panels[0].values[1]));
+  EXPECT_EQ(map.panels[0].values[2], 25);
+  EXPECT_EQ(map.high, 50);
+  EXPECT_HOLDS(test::error_of([&] { (void)heatmap(run, kSqnr, 10); }), ": no record has a value of sqnr_db");
+  EXPECT_HOLDS(test::error_of([&] { (void)exponent_chart(run); }), ": no record has a histogram");
+  EXPECT_HOLDS(test::error_of([&] { (void)expert_heatmap(run, 10); }), ": no record of experts");
+  EXPECT_HOLDS(test::error_of([&] { (void)route_heatmap(read(records(2))); }), ": no record of routes");
+}
+
+TEST_F(Tensors, RoutesInCsvHaveColumnsOfTheirOwn) {
+  const auto csv_of = [&](const std::string& text) {
+    std::string csv;
+    write_tensor_csv(read(text), [&](std::string_view piece) { csv += piece; });
+    return csv;
+  };
+  const std::string alone = csv_of(routes("bf16", 1, "0.25"));
+  EXPECT_HOLDS(alone, "relative_error,differ,experts_differ\n,model.layers.1,,,bf16,,,,,,,,,,0.25,0.125\n");
+  const std::string all = csv_of(records(2) + experts(2, 0, "3,1") + routes("bf16", 1, "0.25"));
+  EXPECT_HOLDS(all, "relative_error,expert_load,differ,experts_differ\n");
+  EXPECT_HOLDS(all, "\n2,model.layers.1,,,bf16,,,,,,,,,,,0.25,0.125\n");
+  for (std::size_t from = 0, end = all.find('\n'); end != std::string::npos; from = end + 1, end = all.find('\n', from))
+    EXPECT_EQ(std::ranges::count(all.substr(from, end - from), ','), 16) << all.substr(from, end - from);
+}
+
+TEST_F(Tensors, BadRoutesAreNamed) {
+  EXPECT_EQ(complaint(routes("bf16", -1, "0.5")), "line 1: layer -1: layers count from 0");
+  for (const char* differ : {"1.5", "-0.5"})
+    EXPECT_EQ(complaint(routes("bf16", 1, differ)), "line 1: record: \"differ\": not a share from 0 to 1");
+  const TensorRun again = read(routes("bf16", 1, "0.5") + routes("bf16", 1, "0.25"));
+  ASSERT_EQ(again.routes.size(), 1U) << "the last record of a layer and recipe counts";
+  EXPECT_EQ(again.routes[0].differ, 0.25);
 }
 
 TEST_F(Tensors, LoadsOfAResumedRunReplaceLaterOnes) {

@@ -33,6 +33,8 @@ struct Settings {
   json::Object values{};             ///< values by name
   std::string model_name{};          ///< last part of the path of MODEL; empty when the log lacks it
   std::string model_digest{};        ///< digest of MODEL; empty when the log lacks it
+  std::string mesh{};                ///< "dp_shard=4 ep=2", or "1 rank"; empty when the log lacks it
+  std::int64_t experts = 0;          ///< experts of all layers; 0 without, or when the log lacks it
   std::string data_digest{};         ///< digest of the token file; empty when the log lacks it
   std::vector<std::string> fixed{};  ///< names of values that a resumed run may not change, as the log lists them
   std::vector<Change> changed{};     ///< changes by the start of the run at `step`

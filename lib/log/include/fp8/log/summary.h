@@ -35,13 +35,16 @@ struct Summary {
   std::optional<double> memory_peak_bytes{};      ///< maximum over steps
   std::optional<double> fp8_flop_share{};         ///< share of the linears' FLOPs; mean over steps, 0 to 1
   std::optional<double> fp8_flop_share_total{};   ///< share of all matmul FLOPs; mean over steps, 0 to 1
-  std::optional<double> aux_loss{};               ///< mean over the last `last_steps` records, as the next three
+  std::optional<double> aux_loss{};               ///< mean over the last `last_steps` records, as the next four
   std::optional<double> z_loss{};                 ///< loss of the routers' logits
   std::optional<double> expert_load_max{};        ///< largest over mean load of an expert
   std::optional<double> expert_idle{};            ///< experts without rows, of all layers
+  std::optional<std::int64_t> experts{};          ///< experts of all layers, as the last start says
+  std::optional<double> expert_passes{};          ///< the most passes of a layer, if ranks share experts
   std::string precision{};                        ///< precision of the last step; empty when the log lacks it
   std::string recipe{};                           ///< recipe of the last step; empty for other precisions than FP8
   std::optional<bool> emulated{};                 ///< whether the last step was emulated
+  std::string mesh{};                             ///< ranks along the dimensions at the last start, see Settings::mesh
   std::string documents{};  ///< joined or separate, at the last start; empty when the log lacks it
   std::string adapters{};   ///< settings of LoRA at the last start; empty without
   std::string delayed{};    ///< history, algorithm and margin of recipe delayed, if used last

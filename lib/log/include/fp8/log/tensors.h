@@ -53,8 +53,19 @@ struct TensorSeries {
 /// layer: 1 if all experts have as many, 0 without rows, at most E / k.
 struct LayerLoads {
   std::int64_t layer = 0;                    ///< from 0
+  std::string module{};                      ///< "model.layers.3.mlp.experts", before the numbers of its experts
   std::vector<std::size_t> at{};             ///< indices of steps, increasing
   std::vector<std::vector<double>> loads{};  ///< [steps, E]
+};
+
+/// The tokens of a layer that get other experts in an inspection.
+struct RouteShares {
+  std::int64_t layer = 0;     ///< from 0
+  std::string recipe{};       ///< recipe or precision of these routes
+  std::string reference{};    ///< recipe or precision of those that they are compared with
+  std::int64_t tokens = 0;    ///< tokens that are routed
+  double differ = 0;          ///< share of the tokens with other experts, 0 to 1; NaN without tokens
+  double experts_differ = 0;  ///< share of their experts that are others
 };
 
 /// The statistics of a run.
@@ -63,6 +74,7 @@ struct TensorRun {
   std::vector<std::int64_t> steps{};   ///< numbers of the steps with records, increasing
   std::vector<TensorSeries> series{};  ///< in order of appearance
   std::vector<LayerLoads> experts{};   ///< layers with experts, in order of appearance
+  std::vector<RouteShares> routes{};   ///< in order of appearance
   /// Formats without a known range, whose casts have no ideal SQNR and no histogram: the first of them, in order of
   /// appearance.
   std::vector<std::string> unknown_formats{};
@@ -116,16 +128,20 @@ struct WorstLoad {
 std::vector<WorstLoad> worst_loads(const TensorRun& run);
 
 /// Writes a heading, then a line for each record: step, linear, gemm, operand, recipe and kTensorMetrics. If a run has
-/// experts, there is one more column, kExpertLoad, and a line for each expert after the others of a step. Fields as
-/// write_csv() has them.
+/// experts, there is one more column, kExpertLoad, and a line for each expert after the others of a step. If it has
+/// routes, there are two more, kDiffer and experts_differ, and a line for each at the end. Fields as write_csv() has
+/// them.
 void write_tensor_csv(const TensorRun& run, const Sink& sink);
 
 /// One {"type":"tensor"} record for each series with the worst value of each metric, and its step, then one
-/// {"type":"experts"} for each layer with experts; see fp8-log(5).
+/// {"type":"experts"} for each layer with experts, and one {"type":"routes"} for each layer and recipe; see fp8-log(5).
 std::vector<json::Value> tensor_records(const TensorRun& run);
 
 /// Name of the plot of the loads of experts.
 inline constexpr std::string_view kExpertLoad = "expert_load";
+
+/// Name of the plot of routes.
+inline constexpr std::string_view kDiffer = "differ";
 
 /// Name of the plot of the histograms of exponents.
 inline constexpr std::string_view kExponents = "exponents";
@@ -139,6 +155,12 @@ plot::Heatmap heatmap(const TensorRun& run, std::size_t metric, std::size_t colu
 /// The heatmap of the loads of experts: layers and their experts x steps. Beyond `columns` steps, and fewer if there
 /// are many experts, a cell has the mean of several steps. Throws Error if there are no loads.
 plot::Heatmap expert_heatmap(const TensorRun& run, std::size_t columns);
+
+/// The routes by their recipes, most tokens with other experts first.
+std::vector<RouteShares> worst_routes(const TensorRun& run);
+
+/// The heatmap of RouteShares::differ: layers x recipes. Throws Error if there are no routes.
+plot::Heatmap route_heatmap(const TensorRun& run);
 
 /// Histograms of the exponents of scaled elements of inputs, weights and gradients, each cast counted once, at the last
 /// step of each, against the range of the format. Throws Error if no record has one, or an inspection has several
