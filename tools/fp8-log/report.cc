@@ -214,13 +214,16 @@ std::vector<Row> change_rows(const log::Overview& all, const log::OverviewRow& r
   }
   std::vector<Row> shown;
   for (auto& [step, row] : rows) {
-    if (shown.size() == kMostPhases) {
-      row = Row(heading.size());
-      row.front() = "  and " + std::to_string(rows.size() - kMostPhases) + " more";
+    if (shown.size() < kMostPhases) {
       shown.push_back(std::move(row));
-      break;
+      continue;
     }
-    shown.push_back(std::move(row));
+    if (shown.size() == kMostPhases) {
+      shown.emplace_back(heading.size());
+      shown.back().front() = "  and " + std::to_string(rows.size() - kMostPhases) + " more";
+    }
+    for (std::size_t c = 1; c < row.size(); ++c)  // in each part of the table that would have the others
+      if (!row[c].empty()) shown.back()[c] = "...";
   }
   return shown;
 }

@@ -32,21 +32,50 @@ bool noisy(const Points& points) {
   return way > kMostTurns * (high - low);
 }
 
-// The usual values of a window: the mean of those that are not far from the median, and what is far from it.
+// Whether point i is a spike of one or two steps: whether it is farther from the median of the five points around it
+// than 8 times the median distance of points from the middle of their neighbours, which is 6.6 standard deviations of
+// normal noise. A steep curve has no spikes for that, since a median follows it.
+bool is_spike(const Points& points, std::size_t i) {
+  constexpr double kFar = 8;
+  constexpr std::size_t kAround = 5, kNoise = 33;
+  const std::size_t n = points.size();
+  if (n < kNoise + 2 || !std::isfinite(points[i].y)) return false;
+  const auto from = [&](std::size_t count, std::size_t first, std::size_t last) {
+    return std::clamp(i < count / 2 ? 0 : i - count / 2, first, last - count);
+  };
+  std::vector<double> around, noise;
+  for (std::size_t j = from(kAround, 0, n), end = j + kAround; j < end; ++j)
+    if (const double y = points[j].y; std::isfinite(y)) around.push_back(y);
+  for (std::size_t j = from(kNoise, 1, n - 1), end = j + kNoise; j < end; ++j)
+    if (const double d = points[j].y - (points[j - 1].y + points[j + 1].y) / 2; std::isfinite(d))
+      noise.push_back(std::abs(d));
+  const double usual = quantile(Values(noise), 0.5).value_or(0);
+  return usual > 0 && std::abs(points[i].y - *quantile(Values(around), 0.5)) > kFar * usual;
+}
+
+// The usual values of a window: the mean of those that are not far from the others, and which are.
 struct Usual {
   double mean = kNan;
   double low = -HUGE_VAL, high = HUGE_VAL;  // other values are outliers
+  bool few = false;                         // whether spikes are outliers instead
+
+  bool excludes(const Points& points, std::size_t i) const {
+    return few ? is_spike(points, i) : points[i].y < low || points[i].y > high;
+  }
 };
 
-// A value is an outlier beyond 8 times the mean of the distances from the median, which is 6.4 standard deviations of
-// normal noise. A window of few values has none.
+// In a window of many values one is an outlier beyond 8 times the mean of the distances from the median, which is 6.4
+// standard deviations of normal noise.
 Usual usual_of(const Points& points, std::size_t begin, std::size_t end) {
   constexpr double kFar = 8;
-  constexpr std::size_t kEnough = 16;
+  constexpr std::size_t kMany = 16, kLeast = 3;
+  const bool few = end - begin < kMany;
   std::vector<double> values;
-  for (std::size_t i = begin; i < end; ++i)
-    if (const double y = points[i].y; std::isfinite(y)) values.push_back(y);
-  if (values.size() < kEnough) return {.mean = mean(Values(values)).value_or(kNan)};
+  for (std::size_t i = begin; i < end; ++i) {
+    const double y = points[i].y;
+    if (std::isfinite(y) && !(few && end - begin >= kLeast && is_spike(points, i))) values.push_back(y);
+  }
+  if (few || values.size() < kMany) return {.mean = mean(Values(values)).value_or(kNan), .few = true};
   const double middle = *quantile(Values(values), 0.5);
   double distances = 0;
   for (const double y : values) distances += std::abs(y - middle);
@@ -62,14 +91,15 @@ void append_outliers(const Points& points, std::size_t begin, std::size_t end, c
   std::optional<std::size_t> lowest, highest;
   for (std::size_t i = begin; i < end; ++i) {
     const double y = points[i].y;
-    if (y < usual.low && (!lowest || y < points[*lowest].y)) lowest = i;
-    if (y > usual.high && (!highest || y > points[*highest].y)) highest = i;
+    if (!usual.excludes(points, i)) continue;
+    if (y < usual.mean && (!lowest || y < points[*lowest].y)) lowest = i;
+    if (y > usual.mean && (!highest || y > points[*highest].y)) highest = i;
   }
   for (const std::size_t i : std::set<std::size_t>{lowest.value_or(end), highest.value_or(end)}) {
     if (i == end) continue;
     if (curve.back().x < points[i - 1].x) curve.push_back({points[i - 1].x, usual.mean});
     curve.push_back(points[i]);
-    curve.push_back({points[i + 1].x, usual.mean});
+    if (i + 1 < end) curve.push_back({points[i + 1].x, usual.mean});
   }
 }
 
@@ -143,8 +173,9 @@ std::vector<Point> smoothed(const Points& points) {
       continue;
     }
     const Usual usual = usual_of(points, windows.begin(k), windows.end(k));
-    if (k > 0) append_outliers(points, windows.middle(k - 1) + 1, windows.middle(k), usual, means);
-    means.push_back({points[windows.middle(k)].x, usual.mean});
+    if (k > 0) append_outliers(points, windows.middle(k - 1) + 1, windows.middle(k) + 1, usual, means);
+    const double x = points[windows.middle(k)].x;
+    if (means.empty() || means.back().x < x) means.push_back({x, usual.mean});
   }
   return means;
 }

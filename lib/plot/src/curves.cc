@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fp8/base/text.h"
 #include "gnuplot.h"
@@ -198,14 +199,17 @@ class Ranking {
 
   std::string script(const Box& box, const Size& size) const {
     constexpr double kRow = 19, kNumber = 24;
+    constexpr std::size_t kWorst = 2;
     if (ranked_.empty()) return "";
     const double left = box.right + 18;
     double y = box.top + 8;
+    const auto rows = static_cast<std::size_t>((box.bottom - y) / kRow);
+    const std::size_t best = ranked_.size() <= rows ? rows : rows - kWorst - 1;
     std::string script = label_at(most_is_best_ ? "highest at the end" : "lowest at the end", left, y, size,
                                   "left font ',11' textcolor rgb '#666666'");
     for (std::size_t i = 0; i < ranked_.size(); ++i) {
-      if (ranked_.size() > kAll && i >= kBest && i + kWorst < ranked_.size()) {
-        if (i == kBest) script += label_at("...", left + kNumber, y += kRow, size, "left font ',11'");
+      if (ranked_.size() > rows && i >= best && i + kWorst < ranked_.size()) {
+        if (i == best) script += label_at("...", left + kNumber, y += kRow, size, "left font ',11'");
         continue;
       }
       y += kRow;
@@ -220,7 +224,6 @@ class Ranking {
   }
 
  private:
-  static constexpr std::size_t kAll = 14, kBest = 10, kWorst = 2;
   std::vector<Ranked> ranked_;
   bool most_is_best_;
   std::vector<std::string> names_;
@@ -255,11 +258,14 @@ std::string plot_of(const Picture& picture, const Scale& scale) {
   return data + "plot " + faint + strong + "\n";
 }
 
-std::string x_axis_of(const Picture& picture, const Range& range, bool labelled) {
-  return "set xrange [" + format_double(range.x0) + ":" + format_double(range.x1) + "]\n" +
-         (labelled ? std::string("set xlabel '") + (picture.by_tokens ? "tokens seen" : "step") +
-                         "' textcolor rgb '#202020'\n"
-                   : "");
+std::string x_range_of(const Range& range) {
+  return "set xrange [" + format_double(range.x0) + ":" + format_double(range.x1) + "]\n";
+}
+
+// The label of the x axis below the numbers at its marks, whose distance from the axis gnuplot chooses by the format.
+std::string x_label_of(const Picture& picture, const Box& box, const Size& size) {
+  return label_at(picture.by_tokens ? "tokens seen" : "step", std::midpoint(box.left, box.right), size.height - 12,
+                  size, "center textcolor rgb '#202020'");
 }
 
 // The panel of the curves in `box`, whose top is the end of the picture.
@@ -271,8 +277,9 @@ std::string curves_of(const Picture& picture, Box box, const Size& size) {
   const Legend legend = legend_of(entries_of(picture), kLeft, kWidth - kRight, box.top + 6, size);
   const Marks marks = marks_of(picture, range, box);
   box.top += 14 + legend.height + marks.height;
-  return margins_of(box, size) + x_axis_of(picture, range, !picture.gap) + y_axis_of(picture, range, scale) +
-         legend.script + script_of(marks, box, size) + ranking.script(box, size) + plot_of(picture, scale);
+  return margins_of(box, size) + x_range_of(range) + (picture.gap ? "" : x_label_of(picture, box, size)) +
+         y_axis_of(picture, range, scale) + legend.script + script_of(marks, box, size) + ranking.script(box, size) +
+         plot_of(picture, scale);
 }
 
 // The panel of the gaps: bands, means, zero, gate.
@@ -313,9 +320,9 @@ std::string gap_of(const Picture& picture, Box box, const Size& size) {
   const Legend legend = legend_of(entries, kLeft, box.right, box.top, size);
   box.top += legend.height + 6;
   return "unset label\nunset arrow\nunset logscale\nset ytics autofreq\n" + margins_of(box, size) +
-         x_axis_of(picture, range_of(picture), true) + "set yrange [" + format_double(range.y0) + ":" +
-         format_double(range.y1) + "]\nset ylabel " + quoted(gap.label) + " textcolor rgb '#202020'\n" + legend.script +
-         data + plot + "\n";
+         x_range_of(range_of(picture)) + x_label_of(picture, box, size) + "set yrange [" + format_double(range.y0) +
+         ":" + format_double(range.y1) + "]\nset ylabel " + quoted(gap.label) + " textcolor rgb '#202020'\n" +
+         legend.script + data + plot + "\n";
 }
 
 std::string script_of(const Picture& picture, Image image) {
@@ -328,7 +335,7 @@ std::string script_of(const Picture& picture, Image image) {
   const double right = kWidth - kRight;
   if (!picture.gap) return style + curves_of(picture, {kLeft, right, 0, size.height - kBottom}, size);
   const double middle = (1 - kGapPart) * size.height;
-  return style + "set multiplot\n" + curves_of(picture, {kLeft, right, 0, middle - 34}, size) +
+  return style + "set multiplot\n" + curves_of(picture, {kLeft, right, 0, middle - 44}, size) +
          gap_of(picture, {kLeft, right, middle, size.height - kBottom}, size) + "unset multiplot\n";
 }
 

@@ -5,7 +5,7 @@
 
 namespace fp8::plot {
 
-/// Bounds of x and y over all finite points; extended when all values are equal.
+/// Bounds of x over all points and of y over the finite ones; extended when all values are equal.
 struct Range {
   double x0 = 0;  ///< minimum of x
   double x1 = 1;  ///< maximum of x, above x0
@@ -17,7 +17,7 @@ struct Range {
 /// and the gate if it is near.
 Range gap_range(const GapPanel& gap);
 
-/// The range of a plot, with the steps behind moving means if `with_steps`; unit ranges without finite points.
+/// The range of a plot, with the steps behind moving means if `with_steps`; fixed ranges without points.
 Range range_of(const Picture& picture, bool with_steps = false);
 
 }  // namespace fp8::plot

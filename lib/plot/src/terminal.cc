@@ -207,11 +207,13 @@ Range range_of(const Picture& picture, bool with_steps) {
   Range r{kInfinity, -kInfinity, kInfinity, -kInfinity};
   for (const Curve& curve : picture.curves) {
     for (const Point& p : with_steps || curve.smooth.empty() ? curve.raw : curve.smooth) {
+      r.x0 = std::min(r.x0, p.x), r.x1 = std::max(r.x1, p.x);
       if (!std::isfinite(p.y) || (picture.logarithmic && p.y <= 0)) continue;
-      r = {std::min(r.x0, p.x), std::max(r.x1, p.x), std::min(r.y0, p.y), std::max(r.y1, p.y)};
+      r.y0 = std::min(r.y0, p.y), r.y1 = std::max(r.y1, p.y);
     }
   }
-  if (!std::isfinite(r.x0)) r = {0, 1, picture.logarithmic ? 1.0 : 0.0, 10};
+  if (!std::isfinite(r.x0)) r.x0 = 0, r.x1 = 1;
+  if (!std::isfinite(r.y0)) r.y0 = picture.logarithmic ? 1.0 : 0.0, r.y1 = 10;
   r.y0 = picture.limits.low.value_or(r.y0), r.y1 = picture.limits.high.value_or(r.y1);
   if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
   if (r.y1 <= r.y0) {

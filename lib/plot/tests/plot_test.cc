@@ -1,6 +1,7 @@
 // The name of a plot, and what is drawn of small pictures.
 #include "fp8/plot/plot.h"
 
+#include <algorithm>
 #include <cmath>
 #include <regex>
 
@@ -39,34 +40,104 @@ TEST(Gnuplot, LabelsAreDrawnLiterally) {
   EXPECT_NE(read_text_file(svg, 1 << 20).find("<text>a\\x0a1\\x1b[31m</text>"), std::string::npos);
 }
 
-// The x of all labels in an SVG, and whether two of the same height overlap by the widths that layout.h estimates.
-TEST(Gnuplot, LabelsOfMarksStayInsideAndApart) {
-  Picture p;
-  p.metric = p.label = "loss";
-  Curve curve{.name = "run", .raw = {}, .smooth = {}};
-  for (int i = 0; i <= 100; ++i) curve.raw.push_back({static_cast<double>(i), 2});
-  for (const int x : {10, 11, 12, 50, 97, 99})
-    curve.marks.push_back({.x = static_cast<double>(x), .kind = MarkKind::phase, .text = "fp8 rowwise_with_gw_hp"});
-  p.curves.push_back(curve);
+// A text of an SVG, and the rectangle that it needs by the widths that layout.h estimates.
+struct Drawn {
+  std::string text;
+  double left, right, top, bottom;
+};
+
+std::vector<Drawn> texts_of(const std::string& svg) {
+  const std::regex group(
+      "translate\\(([0-9.]+),([0-9.]+)\\)( "
+      "rotate\\(270\\))?\"[^<]*font-size=\"([0-9.]+)\"[^<]*text-anchor=\"([a-z]+)\">\\s*"
+      "<text>(<tspan[^>]*font-size=\"([0-9.]+)\"[^>]*>)?([^<]+)<");
+  std::vector<Drawn> all;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), group), end; at != end; ++at) {
+    const std::smatch& m = *at;
+    const double x = std::stod(m[1]), y = std::stod(m[2]), font = std::stod(m[7].matched ? m[7] : m[4]);
+    const double width = text_width(m[8].str(), font), before = m[5] == "start"    ? 0
+                                                                : m[5] == "middle" ? width / 2
+                                                                                   : width;
+    const double above = 0.75 * font, below = 0.2 * font;
+    if (m[3].matched) {
+      all.push_back({m[8], x - above, x + below, y + before - width, y + before});
+    } else {
+      all.push_back({m[8], x - before, x - before + width, y - above, y + below});
+    }
+  }
+  return all;
+}
+
+// Draws a picture and checks that no text leaves it or overlaps another. Returns the texts.
+std::vector<Drawn> checked_texts(const Picture& p) {
   const test::TemporaryFolder scratch;
-  const std::string svg = scratch.write("a.svg", "");
-  gnuplot_plot(p, Image::svg, svg);
-  const std::string text = read_text_file(svg, 1 << 20);
-  const std::regex label(
-      "translate\\(([0-9.]+),([0-9.]+)\\)[^<]*<text><tspan[^>]*>fp8 rowwise_with_gw_hp|"
-      "translate\\(([0-9.]+),([0-9.]+)\\)[^<]*<text>fp8 rowwise_with_gw_hp");
-  const double width = text_width("fp8 rowwise_with_gw_hp", kSmallFont);
-  std::vector<std::pair<double, double>> places;
-  for (std::sregex_iterator at(text.begin(), text.end(), label), end; at != end; ++at)
-    places.emplace_back(std::stod((*at)[1].str() + (*at)[3].str()), std::stod((*at)[2].str() + (*at)[4].str()));
-  ASSERT_GE(places.size(), 5U) << text.substr(0, 4000);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    EXPECT_GE(places[i].first, 0);
-    EXPECT_LE(places[i].first + width, 900);
-    for (std::size_t j = 0; j < i; ++j)
-      EXPECT_TRUE(std::abs(places[i].second - places[j].second) > 10 ||
-                  std::abs(places[i].first - places[j].first) > width)
-          << i << " " << j;
+  const std::string path = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, path);
+  const std::vector<Drawn> all = texts_of(read_text_file(path, 1 << 22));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Drawn& a = all[i];
+    EXPECT_TRUE(a.left >= 0 && a.right <= 900 && a.top >= 0 && a.bottom <= (p.gap ? 700 : 506))
+        << a.text << " " << a.left << " " << a.right << " " << a.top << " " << a.bottom;
+    for (std::size_t j = 0; j < i; ++j) {
+      const Drawn& b = all[j];
+      EXPECT_FALSE(a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+          << a.text << ", " << b.text;
+    }
+  }
+  return all;
+}
+
+std::size_t count_of(const std::vector<Drawn>& all, const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count(all, text, &Drawn::text));
+}
+
+Picture of_curves(int n) {
+  Picture p{.metric = "loss", .label = "loss (nats per token)", .by_tokens = true, .curves = {}, .gap = {}};
+  for (int k = 0; k < n; ++k) {
+    Curve& curve = p.curves.emplace_back();
+    curve.name = "tensorwise_lr=0.00" + std::to_string(k) + "_seed=1",
+    curve.style = static_cast<std::size_t>(k) % kColours;
+    for (int i = 1; i <= 40; ++i) curve.raw.push_back({1e3 * i, 2 + std::exp(-i / 10.0) + 0.01 * k});
+  }
+  return p;
+}
+
+TEST(Gnuplot, LabelsOfMarksStayInsideAndApart) {
+  Picture p = of_curves(1);
+  for (const int x : {4, 5, 6, 20, 38, 39})
+    p.curves[0].marks.push_back({.x = 1e3 * x, .kind = MarkKind::phase, .text = "fp8 rowwise_with_gw_hp"});
+  const std::vector<Drawn> texts = checked_texts(p);
+  EXPECT_GE(count_of(texts, "fp8 rowwise_with_gw_hp"), 5U);
+  EXPECT_EQ(count_of(texts, "tokens seen"), 1U);
+}
+
+// Behind its last finite value a curve has a mark, also if nothing else is drawn there.
+TEST(Gnuplot, ADivergenceIsMarked) {
+  Picture p = of_curves(1);
+  p.curves[0].raw.resize(30);
+  for (int i = 31; i <= 40; ++i) p.curves[0].raw.push_back({1e3 * i, std::nan("")});
+  p.curves[0].marks.push_back({.x = 31e3, .kind = MarkKind::setting, .text = "not finite"});
+  EXPECT_EQ(count_of(checked_texts(p), "not finite"), 1U);
+}
+
+TEST(Gnuplot, TextsOfManyCurvesAndGapsStayInsideAndApart) {
+  for (const int n : {3, 8, 12, 21, 40}) {
+    Picture p = of_curves(n);
+    p.ranked = n > static_cast<int>(kMostNamed);
+    for (std::size_t g = 0; p.ranked && g < kColours; ++g) p.groups.push_back({"fp8 recipe " + std::to_string(g), g});
+    EXPECT_EQ(count_of(checked_texts(p), "tokens seen"), 1U) << n;
+    EXPECT_EQ(count_of(checked_texts(p), "lowest at the end"), p.ranked ? 1U : 0U) << n;
+    GapPanel& gap = p.gap.emplace();
+    gap.label = "gap (nats per token)";
+    for (std::size_t k = 0; k < 8; ++k) {
+      GapCurve& curve = gap.curves.emplace_back();
+      curve.name = "rowwise_with_gw_hp " + std::to_string(k) + " - bf16", curve.style = k;
+      for (int i = 1; i <= 40; ++i) {
+        curve.mean.push_back({1e3 * i, 0.01});
+        curve.low.push_back({1e3 * i, -0.02}), curve.high.push_back({1e3 * i, 0.04});
+      }
+    }
+    EXPECT_EQ(count_of(checked_texts(p), "tokens seen"), 1U) << n;
   }
 }
 
