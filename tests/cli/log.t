@@ -265,13 +265,10 @@ ok "a run of two phases" fp8-resume phased --phases two.phases -- fp8-step one.h
 is "has no restart" "$(fp8-log phased --json | field restarts)" 0
 is "its phases are rows" "$(fp8-log phased | sed -n '/^precision/,/^steps/p' | tr -s ' ' | tr '\n' ';')" "precision bf16; phase 2 from 3: fp8 rowwise, emulated;steps 4 of 4;"
 is "below the run" "$(fp8-log base phased unlike | grep -A 1 '^phased' | sed -n 2p | tr -s ' ' | cut -d' ' -f 2-6)" "from 3 fp8 rowwise, emulated"
-python3 - <<'END'
-import json
-with open("alternating.jsonl", "w") as out:
-    out.write(json.dumps({"type": "run", "config": {"seed": 1, "lr": 1e-3, "clip": 2.0, "eps": 1e-6, "warmup-steps": 100, "schedule": "constant"}}) + "\n")
-    for i in range(1, 25):
-        out.write(json.dumps({"type": "step", "step": i, "tokens": 8 * i, "loss": 3, "precision": "fp8" if i % 2 else "bf16", "recipe": "tensorwise" if i % 2 else None, "emulated": i % 2 == 1}) + "\n")
-END
+{
+  echo '{"type":"run","config":{"seed":1,"lr":1e-3,"clip":2.0,"eps":1e-6,"warmup-steps":100,"schedule":"constant"}}'
+  seq 24 | awk '{ printf "{\"type\":\"step\",\"step\":%d,\"tokens\":%d,\"loss\":3,\"precision\":\"%s\"}\n", $1, $1, $1 % 2 ? "fp8" : "bf16" }'
+} >alternating.jsonl
 is "what is left out of many phases is said in the part of the table that has them" "$(fp8-log base phased alternating.jsonl | grep -A 9 '^alternating' | sed -n 10p | tr -s ' ')" " and 15 more ..."
 widest() { awk '{ n = gsub(/[^\200-\277]/, "") } n > most { most = n } END { print most <= 80 }'; } # whether no line has more than 80 characters
 long=a-run-with-a-name-that-is-so-long-that-no-table-has-room-for-it-and-its-values

@@ -72,11 +72,12 @@ Scale scale_of(const Picture& picture, const Range& range) {
 
 std::string colour_of(std::size_t style) { return std::string("'#") + kPalette.at(style % kColours) + "'"; }
 
-// Width, dashes and colour of a line.
+// Width, dashes and colour of a line. The width of each pattern differs a little, since gnuplot's SVG joins the samples
+// of a legend that have the same colour and width, without their dashes.
 std::string line_of(std::size_t style, bool thin) {
-  const std::size_t pattern = style / kColours;
-  return std::string("lw ") + (thin || pattern / kDashes.size() % 2 != 0 ? "1" : "2") + " dt " +
-         kDashes.at(pattern % kDashes.size()) + " lc rgb " + colour_of(style);
+  const std::size_t pattern = style / kColours, dashes = pattern % kDashes.size();
+  return std::string("lw ") + (thin || pattern / kDashes.size() % 2 != 0 ? "1" : "2") + ".0" + std::to_string(dashes) +
+         " dt " + kDashes.at(dashes) + " lc rgb " + colour_of(style);
 }
 
 // Marks on a logarithmic axis: 1, 2 and 5 of each decade, or, where these are few, round distances.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <regex>
 
 #include "fp8/base/file.h"
@@ -109,6 +110,21 @@ TEST(Gnuplot, LabelsOfMarksStayInsideAndApart) {
   const std::vector<Drawn> texts = checked_texts(p);
   EXPECT_GE(count_of(texts, "fp8 rowwise_with_gw_hp"), 5U);
   EXPECT_EQ(count_of(texts, "tokens seen"), 1U);
+}
+
+// The legend of two sides with three runs each has a sample of every line: colours and dashes.
+TEST(Gnuplot, TheLegendHasTheDashesOfTheCurves) {
+  Picture p = of_curves(6);
+  for (std::size_t i = 0; i < 6; ++i) p.curves[i].style = i / 3 + kColours * (i % 3);
+  const test::TemporaryFolder scratch;
+  const std::string path = scratch.write("a.svg", "");
+  gnuplot_plot(p, Image::svg, path);
+  const std::string svg = read_text_file(path, 1 << 22);
+  const std::regex dashes("stroke-dasharray='([0-9.,]+)'");
+  std::map<std::string, int> lines;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), dashes), end; at != end; ++at)
+    ++lines[(*at)[1].str().substr(0, 2)];
+  EXPECT_EQ(lines, (std::map<std::string, int>{{"14", 4}, {"4.", 4}}));  // of two colours, a curve and its sample
 }
 
 // Behind its last finite value a curve has a mark, also if nothing else is drawn there.
