@@ -1,4 +1,5 @@
-// Short loops over one row, one for each operation: the row is in the L1 cache, so several passes cost little.
+// Short loops over one row. Scales and the result are one pass; a bias and products of scales take passes before it,
+// while the row is in the L1 cache.
 #include "epilogue.h"
 
 #include "fp8/dtype/element.h"
@@ -8,6 +9,7 @@ namespace {
 
 using dtype::Bf16;
 using dtype::DType;
+using dtype::from_float;
 
 void multiply(float* v, std::int64_t n, float by) {
 #pragma omp simd
@@ -31,28 +33,46 @@ void add(float* v, std::int64_t n, const T* what) {
   for (std::int64_t i = 0; i < n; ++i) v[i] += dtype::to_float(what[i]);
 }
 
+template <class T, class Scale>
+void write(const float* v, std::int64_t n, float scale_a, Scale scale_b, T* out) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) out[i] = from_float<T>(v[i] * scale_a * scale_b(i));
+}
+
+template <class Scale>
+void write(const float* v, std::int64_t row, float scale_a, Scale scale_b, bool accumulate, const tensor::View& c) {
+  const std::int64_t n = c.shape[1], offset = row * c.stride[0];
+  if (c.dtype == DType::bf16) return write(v, n, scale_a, scale_b, static_cast<Bf16*>(c.data) + offset);
+  float* const out = static_cast<float*>(c.data) + offset;
+  if (!accumulate) return write(v, n, scale_a, scale_b, out);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) out[i] += v[i] * scale_a * scale_b(i);
+}
+
+constexpr auto kOne = [](std::int64_t) { return 1.0f; };
+
 void finish_row(float* v, std::int64_t row, const Epilogue& e, const tensor::View& c) {
   const std::int64_t n = c.shape[1];
   const float scale_a = e.scale_a == nullptr ? 1.0f : e.scale_a[e.scale_a_rows ? row : 0];
+  const bool by_column = e.scale_b != nullptr && e.scale_b_columns;
+  const float one_b = e.scale_b == nullptr || by_column ? 1.0f : *e.scale_b;
+  if (e.bias.empty() && !e.product_of_scales) {
+    if (!by_column)
+      return write(
+          v, row, scale_a, [one_b](std::int64_t) { return one_b; }, e.accumulate, c);
+    return write(
+        v, row, scale_a, [b = e.scale_b](std::int64_t i) { return b[i]; }, e.accumulate, c);
+  }
   if (e.product_of_scales) {
     multiply_by_product(v, n, scale_a, e);
   } else {
-    if (e.scale_a != nullptr) multiply(v, n, scale_a);
-    if (e.scale_b != nullptr && e.scale_b_columns) multiply(v, n, e.scale_b);
-    if (e.scale_b != nullptr && !e.scale_b_columns) multiply(v, n, *e.scale_b);
+    multiply(v, n, scale_a);
+    if (by_column) multiply(v, n, e.scale_b);
+    if (!by_column) multiply(v, n, one_b);
   }
   if (!e.bias.empty() && e.bias.dtype == DType::f32) add(v, n, static_cast<const float*>(e.bias.data));
   if (!e.bias.empty() && e.bias.dtype == DType::bf16) add(v, n, static_cast<const Bf16*>(e.bias.data));
-  if (c.dtype == DType::bf16) {
-    Bf16* out = static_cast<Bf16*>(c.data) + row * c.stride[0];
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) out[i] = dtype::to_bf16(v[i]);
-    return;
-  }
-  float* out = static_cast<float*>(c.data) + row * c.stride[0];
-  if (e.accumulate) add(v, n, out);
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) out[i] = v[i];
+  write(v, row, 1.0f, kOne, e.accumulate, c);
 }
 
 }  // namespace

@@ -169,17 +169,19 @@ void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, 
   const std::int64_t columns = piece(n, kTileColumns);
   const std::int64_t rows = piece(m, std::max(kTileAlign, kTileElements / columns), varying_ == Varying::rows);
   sums_.need(tile_of_sums(nullptr, rows, columns).bytes());
-  std::byte* sums = dry ? nullptr : sums_.memory();
+  // An f32 C holds the sums itself if nothing is added to it.
+  const bool in_place = c.dtype == DType::f32 && c.contiguous() && columns == n && !epilogue.accumulate && k > 0;
+  std::byte* sums = dry || in_place ? nullptr : sums_.memory();
   for (std::int64_t j = 0; j < n; j += columns) {
     const std::int64_t j_end = std::min(n, j + columns);
     for (std::int64_t i = 0; i < m; i += rows) {
       const std::int64_t i_end = std::min(m, i + rows);
-      const View tile = tile_of_sums(sums, i_end - i, j_end - j);
+      const View part = c.rows(i, i_end).columns(j, j_end),
+                 tile = in_place ? part : tile_of_sums(sums, i_end - i, j_end - j);
       if (k > 0) multiply(dry, a.rows(i, i_end), b.columns(j, j_end), tile, false);
       if (dry) continue;
       if (k == 0) std::memset(sums, 0, tile.bytes());
-      finish(reinterpret_cast<float*>(sums), j_end - j, epilogue.shifted(i, j, j_end - j),
-             c.rows(i, i_end).columns(j, j_end));
+      finish(static_cast<float*>(tile.data), j_end - j, epilogue.shifted(i, j, j_end - j), part);
     }
   }
 }
