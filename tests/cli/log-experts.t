@@ -1,6 +1,6 @@
 #!/bin/sh
 # fp8-log of mixtures of experts: their losses and loads in summaries, plots and --tensors.
-# shellcheck source=tests/cli/lib.sh
+# shellcheck source=tests/cli/lib.sh disable=SC2016 # each shell expands its own variables
 . "${SRC:-.}/tests/cli/lib.sh"
 
 # Fields of steps.
