@@ -76,6 +76,11 @@ is "--print runs nothing" "$(ls -d by-hand 2>/dev/null)" ""
 ok "xargs runs the commands" sh -c 'OMP_NUM_THREADS=1 xargs -d "\n" -P 2 -I "{}" sh -c "{}" <commands'
 is "all runs are done" "$(find by-hand -name step-00000008 | wc -l)" 4
 
+# Checkpoints of two files are verified by several threads, those of the job.
+printf 'seed = 1, 2\n' >ranks.sweep
+OMP_NUM_THREADS=2 timeout -k 1 120 fp8-sweep ranks.sweep --quiet -- mpirun -n 2 env OMP_NUM_THREADS=1 fp8-step model.h5 $flags >out 2>err
+is "runs of two ranks end where programs have two threads" "$? $(find ranks -name step-00000008 | wc -l)" "0 2"
+
 # Jobs on cores of their own, as mpirun places ranks by default.
 printf 'i = 1, 2\n' >two-jobs.sweep
 cores() { # ARGUMENTS...: prints the cores of a rank of each of two jobs that run at the same time

@@ -30,9 +30,12 @@ int run_team() {
   ++threads;
   return threads;
 }
+
+bool pause_team() { return omp_pause_resource_all(omp_pause_soft) == 0; }
 #else
 int team_size() { return 1; }
 int run_team() { return 1; }
+bool pause_team() { return true; }
 #endif
 
 // Threads that wait until all of them are released.
@@ -93,6 +96,10 @@ void start_team() {
   const int threads = run_team();
   (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (threads < 1) throw Error("OpenMP runs no thread");
+}
+
+void end_team() {
+  if (!pause_team()) throw Error("the threads of OpenMP cannot be ended");
 }
 
 void check_room(std::size_t bytes, const char* what) {

@@ -3,6 +3,9 @@
 #include "fp8/base/resources.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <new>
@@ -23,6 +26,25 @@ TEST(Resources, AThreadRunsItsBody) {
 
 TEST(Resources, ATeamStartsMoreThanOnce) {
   start_team();
+  start_team();
+}
+
+// A forked process has no threads of a team: it would wait for them in its first region, until the alarm kills it.
+TEST(Resources, AForkedProcessHasATeamOfItsOwn) {
+  omp_set_num_threads(2);
+  start_team();
+  end_team();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    std::atomic<int> threads = 0;
+#pragma omp parallel
+    ++threads;
+    ::_exit(threads == 2 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   start_team();
 }
 

@@ -17,6 +17,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/folders.h"
+#include "fp8/base/resources.h"
 #include "fp8/json/json.h"
 #include "fp8/launch/supervise.h"
 #include "json_file.h"
@@ -94,6 +95,7 @@ int supervise_run(const SweepJob& job, const SweepRun& run, int out) {
       run_on(cpus);
       set_environment(job, part);
     }
+    start_team();
     status = supervise_run(job, run, out);
   } catch (const Error& e) {
     status = static_cast<int>(e.code());
@@ -139,6 +141,7 @@ bool update_record(RunStatus& status, const json::Object& record, RunEvent& even
 }  // namespace
 
 pid_t start_worker(const SweepJob& job, const SweepRun& run, std::span<const int> cpus, std::size_t part, int out) {
+  end_team();  // the worker verifies checkpoints with threads of its own
   const pid_t parent = ::getpid();
   const pid_t worker = ::fork();
   if (worker < 0) throw_errno(run.name, "cannot be started", errno);
