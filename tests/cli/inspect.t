@@ -141,6 +141,7 @@ fp8-inspect $advise --recommend 1e-3 --layers '*layers.1.self_attn.q_proj' -o na
 is "a group is measured whole although --layers selects one of it" "$? $(figures advice '[len(x["linears"]) for x in r if x["type"] == "group"]')" "0 [3]"
 fp8-inspect $advise --recommend 1e-3 --recommend-recipe blockwise -o blockwise.json --json >advice 2>err
 is "--recommend-recipe names the recipe for the group" "$? $(figures advice 'r[-1]["skip"], r[-1]["other_recipe"], r[-1]["in_other_recipe"], r[-1]["fp8_linears"]') $(python3 -c 'import json; print(json.load(open("blockwise.json")))')" "0 ([], 'blockwise', ['model.layers.1.mlp.down_proj.weight'], 14) {'precision': 'fp8', 'recipe': ['tensorwise', 'model.layers.1.mlp.down_proj.weight=blockwise']}"
+says "and says so where that recipe does not help" '^the loss still rises by more than noise and 0.001 with these linears in blockwise: ' fp8-inspect $advise --recommend 1e-3 --recommend-recipe blockwise -o blockwise.json -f -q
 fp8-step harmed.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 1 --out mixed --config blockwise.json >log 2>err
 is "and fp8-step runs with it" "$? $(grep -o '"name":"[^"]*","precision":"fp8"' log | wc -l)" "0 14"
 fp8-inspect $advise --recommend 100 -o all.json >table 2>err

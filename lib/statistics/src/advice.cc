@@ -55,6 +55,16 @@ void add_change(const json::Object& o, std::vector<std::string>& row) {
                          shown(number(o, "p_value"), 2)});
 }
 
+// A line if the loss of the configuration still rises beyond noise and the limit, so that the other recipe does not
+// help.
+void add_warning(const json::Object& o, const std::string& recipe, std::vector<std::string>& lines) {
+  constexpr double kClear = 3;  // standard errors
+  const double change = number(o, "loss_change"), limit = number(o, "limit");
+  if (!(change > kClear * number(o, "standard_error") && change > limit)) return;
+  lines.push_back("the loss still rises by more than noise and " + shown(limit, 3) + " with these linears in " +
+                  recipe + ": leave them in bf16, without --recommend-recipe");
+}
+
 // The answer without a group that hurts.
 std::string nothing_hurts(const json::Object& o) {
   const double noise = number(o, "noise");
@@ -88,6 +98,7 @@ void add_recommendation(const json::Object& o, std::vector<std::string>& lines) 
   if (!other.empty())
     lines.push_back("in " + o.get_string("other_recipe", kWhat) + ": " + std::to_string(other.size()));
   add_names(other, lines);
+  if (!other.empty()) add_warning(o, o.get_string("other_recipe", kWhat), lines);
 }
 
 }  // namespace

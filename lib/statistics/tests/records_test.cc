@@ -85,6 +85,23 @@ std::vector<std::string> lines_of(const std::string& members) {
       "record")});
 }
 
+TEST(Recommendations, SayWhereTheOtherRecipeDoesNotHelp) {
+  const auto last = [](const std::string& change) {
+    return recommendations({json::parse(R"({"type":"recommendation","fp8_linears":12,"limit":0.01,"standard_error":0.02,
+                                            "skip":[],"other_recipe":"rowwise","in_other_recipe":["a"],"hurting_groups":1,
+                                            "sum":0,"loss_change":)" +
+                                            change + "}",
+                                        "record")})
+        .back();
+  };
+  EXPECT_EQ(last("0.05"), "  a");
+  EXPECT_EQ(last("-0.5"), "  a");
+  EXPECT_EQ(
+      last("0.5"),
+      "the loss still rises by more than noise and 0.01 with these linears in rowwise: leave them in bf16, without "
+      "--recommend-recipe");
+}
+
 TEST(Recommendations, AreStatedInLines) {
   EXPECT_EQ(
       lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"groups":8,"sequences":16,"noise":0.002,
