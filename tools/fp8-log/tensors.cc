@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "cells.h"
 #include "fp8/base/expert_name.h"
@@ -44,23 +43,14 @@ std::vector<Row> named_rows(std::vector<Row> rows, const Page& page, std::size_t
   return rows;
 }
 
-// Keeps of the tensors that are the same but for the expert of a layer the first. Whether any is of an expert.
-bool fold_experts(std::vector<log::WorstTensor>& worst) {
-  bool any = false;
-  std::set<std::array<std::string, 4>> seen;
-  std::erase_if(worst, [&](const log::WorstTensor& w) {
-    const std::string glob = glob_of_experts(w.series->linear);
-    any = any || glob != w.series->linear;
-    return glob != w.series->linear && !seen.insert({glob, w.gemms, w.series->operand, w.series->recipe}).second;
-  });
-  return any;
-}
-
 std::string table_of(const log::TensorRun& run, const Table& t, std::size_t top, const Page& page) {
   const std::size_t metric = log::tensor_metric(t.metric);
   std::vector<log::WorstTensor> worst = log::worst_tensors(run, metric);
   if (worst.empty()) return std::string(t.none) + "\n";
-  const bool products = worst.front().series->operand.empty(), experts = fold_experts(worst);
+  const bool products = worst.front().series->operand.empty();
+  const bool experts = fold_experts(worst, [](const log::WorstTensor& w) {
+    return std::array{w.series->linear, w.gemms, w.series->operand, w.series->recipe};
+  });
   const bool recipes = log::recipes_of(run).size() > 1, steps = run.steps.size() > 1;
   std::vector<Row> rows{{"linear"}};
   if (experts) rows.front().emplace_back("expert");

@@ -66,9 +66,9 @@ void finish_row(float* v, std::int64_t row, const Epilogue& e, const tensor::Vie
   if (e.product_of_scales) {
     multiply_by_product(v, n, scale_a, e);
   } else {
-    multiply(v, n, scale_a);
+    if (e.scale_a != nullptr) multiply(v, n, scale_a);
     if (by_column) multiply(v, n, e.scale_b);
-    if (!by_column) multiply(v, n, one_b);
+    if (e.scale_b != nullptr && !by_column) multiply(v, n, one_b);
   }
   if (!e.bias.empty() && e.bias.dtype == DType::f32) add(v, n, static_cast<const float*>(e.bias.data));
   if (!e.bias.empty() && e.bias.dtype == DType::bf16) add(v, n, static_cast<const Bf16*>(e.bias.data));

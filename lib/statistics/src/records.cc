@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "fp8/base/expert_name.h"
@@ -125,21 +124,6 @@ struct Row {
   double error = 0;     // largest relative error of a product
 };
 
-// Keeps of the casts that are the same but for the expert of a layer the first. Whether any is of an expert.
-bool fold_experts(std::vector<Row>& casts) {
-  bool any = false;
-  std::set<std::array<std::string, 4>> seen;
-  std::erase_if(casts, [&](const Row& row) {
-    const json::Object& o = *row.operand;
-    const std::string& name = o.get_string("linear", kWhat);
-    const std::string glob = glob_of_experts(name);
-    any = any || glob != name;
-    return glob != name &&
-           !seen.insert({glob, row.gemms, o.get_string("operand", kWhat), o.get_string("recipe", kWhat)}).second;
-  });
-  return any;
-}
-
 }  // namespace
 
 std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
@@ -195,7 +179,11 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
     row.error = std::max(row.error, error_of(o));
   }
   std::ranges::stable_sort(casts, {}, [&](const Row& r) { return std::pair{-r.error, sqnr_of(r.operand)}; });
-  const bool experts = fold_experts(casts);
+  const bool experts = fold_experts(casts, [](const Row& row) {
+    const json::Object& o = *row.operand;
+    return std::array<std::string, 4>{o.get_string("linear", kWhat), row.gemms, o.get_string("operand", kWhat),
+                                      o.get_string("recipe", kWhat)};
+  });
   std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
                                               "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
   if (experts) rows.front().insert(rows.front().begin() + 1, "expert");

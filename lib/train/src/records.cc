@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 
 #include "fp8/base/cpu.h"
@@ -186,11 +185,8 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
   return v;
 }
 
-std::vector<json::Value> expert_records(const shard::RoutingResult& routing,
-                                        const std::vector<model::Parameter>& table) {
-  std::map<std::int64_t, std::string> modules;  // of experts, by layer
-  for (const model::Parameter& p : table)
-    if (p.expert == 0) modules.try_emplace(p.unit - 1, expert_name(p.name).value().experts);
+std::vector<json::Value> expert_records(const shard::RoutingResult& routing, hf::Family family) {
+  const std::string block = hf::expert_names(family).block;
   std::vector<json::Value> records;
   for (std::int64_t layer = 0; layer * routing.experts < std::ssize(routing.rows); ++layer) {
     const std::span rows =
@@ -199,7 +195,7 @@ std::vector<json::Value> expert_records(const shard::RoutingResult& routing,
     if (std::ranges::all_of(rows, [](std::int64_t n) { return n == 0; })) continue;  // a dense layer
     records.push_back(json::object({{"type", "experts"},
                                     {"layer", layer},
-                                    {"module", modules.at(layer)},
+                                    {"module", "model.layers." + std::to_string(layer) + "." + block + ".experts"},
                                     {"rows", json::Array(rows.begin(), rows.end())}}));
   }
   return records;

@@ -302,7 +302,8 @@ void record_tensors(const RunState& state, const RunContext& run, const StepResu
     records = records_of(run.collector->end(), c.precision.recipe_text(), linear_names(run.setup.model_spec.table));
   if (!comm::is_writer(run.host_comm)) return;
   const watchdog::LocalWork local(run.host_comm.progress());
-  if (r.routing) std::ranges::move(expert_records(*r.routing, run.setup.model_spec.table), std::back_inserter(records));
+  if (r.routing)
+    std::ranges::move(expert_records(*r.routing, run.setup.model_spec.config.family), std::back_inserter(records));
   const std::int64_t step = state.position.step;
   if (const auto failed = TensorLog(c.out, run.held).write(step, std::move(records))) run.journal.warn(step, *failed);
 }

@@ -24,10 +24,8 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                         const Position& after, std::int64_t tokens_per_step, double flops_per_token,
                         std::int64_t memory_peak_bytes);
 
-/// {"type":"experts"} of each layer with experts: the rows of each of them in a step. `table`: the parameters of all
-/// ranks.
-std::vector<json::Value> expert_records(const shard::RoutingResult& routing,
-                                        const std::vector<model::Parameter>& table);
+/// {"type":"experts"} of each layer with experts: the rows of each of them in a step.
+std::vector<json::Value> expert_records(const shard::RoutingResult& routing, hf::Family family);
 
 /// {"type":"eval"}; with `step` -1 that of an evaluation outside of a run, which has no run record to name the
 /// attention.
