@@ -115,7 +115,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           inputs,
           collector,
           plan_of(s, s.model_spec, device),
-          s.resuming && s.changes.empty()
+          s.resuming && !s.changes_computation()
               ? start.provenance()
               : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
           start.tokenizer(),

@@ -15,6 +15,8 @@
 namespace fp8::train {
 namespace {
 
+constexpr std::string_view kMesh = "mesh";  // name among the changes
+
 // Number of steps, warmup and length of the schedule. Epochs are those of the samples from `base` on.
 void resolve_steps(settings::RunConfig& c, std::int64_t samples, std::int64_t global_batch,
                    const ckpt::PositionBase& base) {
@@ -80,7 +82,7 @@ void note_mesh(RunSetup& s, const json::Value& before, const json::Value& now) {
     const std::string sizes = json::sizes_text(mesh.as_object());
     return sizes.empty() ? "1 rank" : sizes;
   };
-  s.changes.push_back({"mesh", text(before), text(now)});
+  s.changes.push_back({std::string(kMesh), text(before), text(now)});
 }
 
 // The changes in one line: "from step 11 on: lr 0.0003 (was 0.001), clip 0.5 (was 1.0)"; empty if there are none.
@@ -209,6 +211,10 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
 }
 
 }  // namespace
+
+bool RunSetup::changes_computation() const {
+  return std::ranges::any_of(changes, [](const settings::SettingChange& c) { return c.name != kMesh; });
+}
 
 gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
   const quant::Recipe* recipe = config.precision.recipe_or_null();

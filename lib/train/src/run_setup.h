@@ -39,11 +39,13 @@ struct RunSetup {
   json::Value settings;                          // settings that may not change unless RunConfig::change names them
   std::optional<hf::LoraConfig> lora;            // the adapters that the settings ask for
   std::optional<hf::AdapterFolder> adapter;      // adapter that the run begins with
-  std::vector<settings::SettingChange> changes;  // since the checkpoint, with precision and recipe
+  std::vector<settings::SettingChange> changes;  // since the checkpoint, with precision, recipe and mesh
   std::optional<std::string> tokenizer;          // identifier for checkpoints without a tokenizer.json
   std::optional<SampleSetup> sample;             // how text is sampled, if it is
   std::vector<std::string> notes;                // notes for the user
 
+  // Whether a change is of more than the mesh, of which the bytes of a checkpoint do not tell.
+  bool changes_computation() const;
   // FP8 GEMMs of a step on this rank, with blocks of logits of so many bytes.
   gemm::Count planned(std::int64_t logit_bytes) const;
   // Shape of a micro-batch, or of a batch of an evaluation.
