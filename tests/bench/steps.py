@@ -21,7 +21,7 @@ QUICK = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One program with one sequence length. A step has BATCH sequences, divided among the ranks."""
+    """One program with one sequence length. A step has BATCH sequences, divided among the ranks, or shared by `tp` of them."""
 
     what: str
     length: int
@@ -29,6 +29,7 @@ class Case:
     ranks: int = 1
     threads: int = 1
     peer: bool = False
+    tp: int = 1
 
     @property
     def name(self) -> str:
@@ -110,8 +111,9 @@ class Workspace:
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
         with tempfile.TemporaryDirectory(dir=memory if roomy else self.folder) as out:
-            command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", out + "/run", "--batch-size", str(BATCH // case.ranks),
+            command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", out + "/run", "--batch-size", str(BATCH * case.tp // case.ranks),
                        "--seq-length", str(case.length), "--steps", str(warm_up + timed), "-q", *case.flags]
+            command += ["--tp", str(case.tp)] if case.tp > 1 else []
             if case.ranks > 1:
                 command = ["mpirun", "-n", str(case.ranks), *command]
             done = self._execute(command, case.threads)

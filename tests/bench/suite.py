@@ -20,6 +20,7 @@ import report
 import saves
 import token_rates
 import tensor_core
+import tensor_parallel
 from machine import summary
 from steps import BATCH, Case, Workspace, cases
 
@@ -192,6 +193,7 @@ def main() -> None:
     result["tensor_core"] = measured("tensor_core", lambda: tensor_core.measure(tests / "gemm_bench", peer_python, quick, rounds))
     result["generate"] = measured("generate", lambda: generate.measure(folder, programs, threads, quick, rounds))
     result["experts"] = measured("experts", lambda: experts.measure(folder, programs, peer_python, threads, native, quick, rounds))
+    result["tensor_parallel"] = measured("tp", lambda: tensor_parallel.measure(folder, programs, quick, rounds))
     result["exports"] = measured("export", lambda: export.measure(folder, programs, quick, rounds))
     result["saves"] = measured("saves", lambda: saves.measure(folder, programs, threads, quick, rounds))
     result["tokens"] = measured("tokens", lambda: token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds))

@@ -7,6 +7,12 @@
 #   same_bits NAME FILE FILE   passes if losses and gradient norms of two logs are equal to the last digit
 #   refused NAME REGEX WORDS   passes if `fp8-step WORDS` gives status 2, prints one line that matches, and creates no folder x
 #   same_step NAME A B         passes if two checkpoints have equal weights and moments
+#   norm FILE                  prints the gradient norm of the first step record
+#   evaluations FILE           prints the loss of each evaluation record
+#   near_values NAME A B       passes if two lists of numbers have relative differences of at most 1e-6
+#   mixture                    makes x.h5, a mixture of seven experts, which no number of ranks divides, and few.h5, data of which the first 24 samples have
+#                              targets and the others have none: in this order, steps of 24 sequences after the first update nothing
+#   soon COMMAND...            repeats the command until it succeeds, at most a minute
 fp8-init tiny -o m.h5 >out 2>err && head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
 result $? "a model and data are made"
 
@@ -37,4 +43,24 @@ refused() {
 same_step() {
   fp8-info "$2" --diff "$3" >out 2>err
   result $? "$1"
+}
+norm() { losses "$1" | awk 'NR == 1 { print $3 }'; }
+evaluations() { grep '"type":"eval"' "$1" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+near_values() {
+  [ -n "$2" ] && printf '%s\n' "$2" >near.a && printf '%s\n' "$3" | paste -d' ' near.a - | awk '{ d = $1 / $2 - 1; if (NF != 2 || !(d <= 1e-6 && d >= -1e-6)) bad = 1 } END { exit bad }'
+  result $? "$1"
+}
+mixture() {
+  fp8-init qwen3-moe-tiny --set num_experts=7 --set num_hidden_layers=2 -o x.h5 -q >out 2>err &&
+    { head -n 24 text.txt | sed 's/["\\]//g; s/^\(.\{0,8\}\).*/{"text":"any \1"}/' && yes '{"text":"a"}' | head -n 200; } >few.jsonl &&
+    fp8-tokenize few.jsonl -o few.h5 -q >out 2>err
+  result $? "a mixture of experts and data without targets are made"
+}
+soon() {
+  tries=0
+  until "$@" 2>/dev/null; do
+    tries=$((tries + 1))
+    [ $tries -lt 1200 ] || return 1
+    sleep 0.05
+  done
 }

@@ -1,17 +1,25 @@
 #!/bin/sh
-# A save of two ranks under mpirun with one rank killed at each counted call: no committed checkpoint is lost.
+# A save of several ranks under mpirun, which shard parameters or also divide linears (--tp), with one rank killed at each counted call: no committed
+# checkpoint is lost.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
-train="mpirun -n 2 fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 3 --save-every 1 --out run -q"
-ok "a run of one step" $train --until-step 1
-cp -r run ../base
-ok "the run resumes without a fault" $train
-mv run ../full
 begin() { rm -rf run && cp -r ../base run; }
+start() { # RANKS FLAGS: saves the checkpoints of an uninterrupted run
+  unset FAULT_RANK
+  rm -rf run ../base ../full
+  train="mpirun -n $1 fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size 2 --steps 3 --save-every 1 --out run -q ${2:-}"
+  ok "$1 ranks${2:+, $2}: a run of one step" $train --until-step 1
+  cp -r run ../base
+  ok "the run resumes without a fault" $train
+  mv run ../full
+}
 
-for rank in 0 1; do
+for way in "2 0" "2 1" "4 0 --tp 2" "4 3 --tp 2"; do
+  rank=${way#* } rank=${rank%% *} flags=${way#"${way%% *} $rank"}
+  [ "${way%% *}$flags" = "${started:-}" ] || start ${way%% *} "${flags# }"
+  started=${way%% *}$flags
   export FAULT_RANK=$rank
   begin
   calls $train --until-step 2 >/dev/null
@@ -27,6 +35,6 @@ for rank in 0 1; do
     $train >../out 2>../err </dev/null || complain "the run does not resume"
     same run/step-00000003 ../full/step-00000003
   done
-  tally "rank $rank killed"
+  tally "${way%% *} ranks$flags, rank $rank killed"
 done
 finish

@@ -64,6 +64,12 @@ begin 4 $train --dp-replicate 2
 until_says '"type":"step","step":3'
 lost "a rank of a copy lost during training" 3 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
 
+# --- ranks that divide linears
+rm -rf run
+begin 4 $train --tp 2
+until_says '"type":"step","step":3'
+lost "a rank that divides linears lost during training" 3 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter|all-to-all|message) [0-9]+( of .*)? \(step [0-9]+\)'
+
 rm -rf run
 # shellcheck disable=SC2086
 begin 2 $train

@@ -12,8 +12,6 @@ mesh() {
   mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size $((24 / n / ${parts:-1})) --steps 4 --lr 1e-3 --out "run.$log" --dp-replicate "$replicas" -q "$@" >"$log" 2>err </dev/null
 }
 
-# norm FILE: the norm of the first step
-norm() { losses "$1" | awk 'NR == 1 { print $3 }'; }
 # sizes RUN: the bytes of all files of its last checkpoint
 sizes() { grep -o '"bytes":[0-9]*' "$1/step-00000004/manifest.json" | awk -F: '{ sum += $2 } END { print sum }'; }
 # close A B TOLERANCE: whether two numbers have a relative difference of at most TOLERANCE
@@ -75,10 +73,16 @@ ok "--reduce-dtype bf16: gradients are rounded" fp8-info one.safetensors --diff 
 status "--reduce-dtype bf16: they are not those of f32" 1 fp8-info one.safetensors --diff narrow.safetensors --bound 1e-5
 
 # --- arrangements that do not fit
-for flags in "--dp-replicate 2" "--dp-shard 2" "--dp-replicate 3 --dp-shard 2" "--dp-replicate 4"; do
+while IFS=: read -r flags fitting; do
   mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 1 --out refused -q $flags >out 2>refusal </dev/null
   is "3 ranks with $flags end with status 2" $? 2
-  says "3 ranks with $flags: one line says why" "^fp8-step: --dp-.*: does not make 3 ranks$" grep '^fp8-step' refusal
-done
+  is "3 ranks with $flags: one line says why, and what fits" "$(grep '^fp8-step' refusal)" "fp8-step: $fitting"
+done <<'END'
+--dp-replicate 2:--dp-replicate 2: does not make 3 ranks; 2 or 4 ranks fit
+--dp-shard 2:--dp-replicate 1 times --dp-shard 2: does not make 3 ranks; 2 ranks fit
+--dp-shard 1:--dp-replicate 1 times --dp-shard 1: does not make 3 ranks; 1 rank fits
+--dp-replicate 3 --dp-shard 2:--dp-replicate 3 times --dp-shard 2: does not make 3 ranks; 6 ranks fit
+--dp-replicate 4:--dp-replicate 4: does not make 3 ranks; 4 ranks fit
+END
 ok "nothing is written then" test ! -e refused
 done_testing

@@ -33,15 +33,6 @@ begin() {
     --out "$run" "$@" >log 2>notes </dev/null &
   job=$!
 }
-# soon COMMAND...: repeats the command until it succeeds, at most a minute
-soon() {
-  tries=0
-  until "$@" 2>/dev/null; do
-    tries=$((tries + 1))
-    [ $tries -lt 1200 ] || return 1
-    sleep 0.05
-  done
-}
 unfinished() { [ -n "$(find killed -name 'step-*.tmp')" ]; }
 newest=0
 for kill in 1 2 3 4; do

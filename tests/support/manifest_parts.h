@@ -10,9 +10,11 @@
 
 namespace fp8::test {
 
-/// The mesh of files that are shards of `replicas` copies, as ckpt::commit_folder() takes it.
-inline json::Value mesh_of(std::int64_t files, std::int64_t replicas = 1) {
-  return json::object({{"dp_replicate", replicas}, {"dp_shard", files / replicas}, {"pp", 1}, {"ep", 1}, {"tp", 1}});
+/// The mesh of files that are shards of `replicas` copies, each of which `tp` ranks divide, as ckpt::commit_folder()
+/// takes it.
+inline json::Value mesh_of(std::int64_t files, std::int64_t replicas = 1, std::int64_t tp = 1) {
+  return json::object(
+      {{"dp_replicate", replicas}, {"dp_shard", files / replicas / tp}, {"pp", 1}, {"ep", 1}, {"tp", tp}});
 }
 
 /// The text of a manifest with a valid digest as its last member, `self`, which is replaced or appended.

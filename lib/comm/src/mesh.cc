@@ -46,15 +46,18 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
   };
   shards_ = group(kDpShard, shape.dp_shard, "dp_shard");
   replicas_ = group(kDpReplicate, shape.dp_replicate, "dp_replicate");
-  experts_ = shape.ep == shape.dp_shard ? shards_ : group(kEp, shape.ep, "ep");
-  const int expert_shards = shape.dp_shard * shape.tp / shape.ep;
-  expert_shards_ = shape.ep == 1 ? shards_ : group(kExpertShard, expert_shards, "dp_shard of experts");
+  tensor_ = group(kTp, shape.tp, "tp");
+  const int copy = shape.dp_shard * shape.tp;
+  copy_ = shape.tp == 1 ? shards_ : shape.dp_shard == 1 ? tensor_ : group(kDpShard | kTp, copy, "dp_shard and tp");
+  experts_ = shape.ep == copy ? copy_ : group(kEp, shape.ep, "ep");
+  expert_shards_ = shape.ep == 1 ? copy_ : group(kExpertShard, copy / shape.ep, "dp_shard of experts");
 }
 
 Mesh on_device(const Mesh& host, const device::Context& ctx) {
   Mesh there = host;
   const MeshShape& shape = host.shape();
-  const bool several = (shape.dp_replicate > 1 && shape.dp_shard > 1) || (shape.ep > 1 && shape.ep < shape.ranks());
+  const bool several = (shape.dp_replicate > 1 && shape.dp_shard > 1) || (shape.ep > 1 && shape.ep < shape.ranks()) ||
+                       (shape.tp > 1 && shape.tp < shape.ranks());
   if (ctx.device == device::DeviceType::cuda && several)
     agree(host.all(), [] {
       if (!cuda::orders_groups())
@@ -64,10 +67,15 @@ Mesh on_device(const Mesh& host, const device::Context& ctx) {
   there.all_ = on_device(host.all(), ctx);
   const auto group = [&](Communicator& of) -> std::shared_ptr<Communicator> {
     if (&of == &host.all()) return there.all_;
-    return &of == &host.shards() && there.shards_ != host.shards_ ? there.shards_ : on_device(of, ctx);
+    using Group = std::shared_ptr<Communicator> Mesh::*;
+    for (const Group same : {&Mesh::shards_, &Mesh::tensor_, &Mesh::copy_})
+      if (&of == (host.*same).get() && there.*same != host.*same) return there.*same;
+    return on_device(of, ctx);
   };
   there.shards_ = group(host.shards());
   there.replicas_ = group(host.replicas());
+  there.tensor_ = group(host.tensor());
+  there.copy_ = group(host.copy());
   there.experts_ = group(host.experts());
   there.expert_shards_ = group(host.expert_shards());
   return there;

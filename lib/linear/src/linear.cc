@@ -73,12 +73,31 @@ LinearPrecision precision_in(LinearPrecision precision, Pass pass) {
   return precision;
 }
 
+// The part of x, or of a weight, that this rank has if tensor parallelism divides columns of the weight.
+quant::Split by_columns(const LinearPrecision& precision) {
+  const TensorParallel& tp = precision.tensor_parallel;
+  return tp.axis == 1 ? quant::Split{tp.ranks, 1, tp.first_column, tp.columns, tp.straddles} : quant::Split{};
+}
+
+// The part of a projection's weight (axis 0), or of its dy (axis 1), if tensor parallelism divides rows of the weight.
+quant::Split by_rows(const LinearPrecision& precision, const Part& part, int axis) {
+  const TensorParallel& tp = precision.tensor_parallel;
+  return tp.axis == 0 ? quant::Split{tp.ranks, axis, part.whole_begin, part.whole_rows, tp.straddles} : quant::Split{};
+}
+
+// The part of a projection's weight.
+quant::Split of_weight(const LinearPrecision& precision, const Part& part) {
+  return precision.tensor_parallel.axis == 1 ? by_columns(precision) : by_rows(precision, part, 0);
+}
+
 // Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a
 // reducer. `of_x` is the amax of x if it is known, else empty.
 quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,
-                                      const Cast& cast, const quant::KnownScale& known, const View& of_x) {
+                                      const Cast& cast, const quant::KnownScale& known, const View& of_x,
+                                      const quant::Split& split) {
   quant::CastOptions options = cast_options(precision, known);
   options.amax = of_x;
+  options.split = split;
   if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || has_scale(known))
     return options;
   const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
@@ -179,6 +198,7 @@ View for_blocks(const Context& ctx, const View& scales, Pass pass) {
 Operand single_copy(const Context& ctx, const View& matrix, const Part& part, const LinearPrecision& precision) {
   quant::CastOptions options = cast_options(precision, {});
   options.emulate = false;
+  options.split = of_weight(precision, part);
   const Quantized rows = quant::quantize(ctx, matrix, precision.recipe->forward.w, ContractionAxis::last, options);
   return {part, quant::without_scales(ctx, rows, precision.options.emulate), rows.inverse_scale, matrix};
 }
@@ -191,8 +211,8 @@ struct Gradient {
 
 Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, const View& dy, const Operand& w,
                        const quant::CastPair& casts, const quant::KnownScale& known, const View& amax) {
-  const quant::CastOptions options =
-      activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first, known, amax);
+  const quant::CastOptions options = activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first,
+                                                        known, amax, by_rows(precision, w.part, 1));
   if (w.folded.empty() || !casts.last.fp8()) return {dy, dy, quant::quantize_both(ctx, dy, casts, options)};
   const View folded = quant::scale_columns(ctx, dy, w.folded);
   quant::CastOptions of_folded = options;
@@ -203,9 +223,16 @@ Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, con
            quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
 }
 
-// The matrix with its columns divided by factors.
-View divide_columns(const Context& ctx, const View& matrix, const View& factors) {
-  return quant::scale_columns(ctx, matrix, quant::reciprocals(ctx, factors.rows(0, matrix.shape[1])));
+// The factors of n columns of x and of the weight.
+View factors_of(const LinearPrecision& precision, std::int64_t n) {
+  const TensorParallel& tp = precision.tensor_parallel;
+  const std::int64_t first = tp.axis == 1 ? tp.first_column : 0;
+  return precision.column_factors.rows(first, first + n);
+}
+
+// The matrix with its columns divided by their factors.
+View divide_columns(const Context& ctx, const View& matrix, const LinearPrecision& precision) {
+  return quant::scale_columns(ctx, matrix, quant::reciprocals(ctx, factors_of(precision, matrix.shape[1])));
 }
 
 // Whether the casts of forward are of matrices whose columns were multiplied.
@@ -222,9 +249,10 @@ class Input {
     if (std::ranges::none_of(weight.operands, [this](const Operand& o) { return casts(o.part); })) return;
     const LinearPrecision& precision = weight.precision;
     const bool multiplied = multiplies_columns(precision, backward_);
-    const View from = multiplied ? quant::scale_columns(ctx, x, precision.column_factors.rows(0, x.shape[1])) : x;
+    const View from = multiplied ? quant::scale_columns(ctx, x, factors_of(precision, x.shape[1])) : x;
     fp8_ = quant::quantize(ctx, from, cast, contract,
-                           activation_options(ctx, precision, from, cast, weight.known.x, multiplied ? View{} : amax));
+                           activation_options(ctx, precision, from, cast, weight.known.x, multiplied ? View{} : amax,
+                                              by_columns(precision)));
   }
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
@@ -233,6 +261,13 @@ class Input {
   bool backward_;
   Quantized high_, fp8_;
 };
+
+// The amax of x; of the whole if tensor parallelism divides x.
+void measure(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool skip_nan) {
+  quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax, skip_nan);
+  const quant::Split split = by_columns(weight.precision);
+  if (split.ranks != nullptr && !ctx.dry) split.ranks->reduce(ctx, amax);
+}
 
 // Passes the FP8 GEMMs of one call to the observer, if there is one.
 class Observation {
@@ -279,10 +314,11 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
     const Cast cast = fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
     const bool multiplied = fp8 && multiplies_columns(precision, pass == Pass::backward);
     View rows = matrix.rows(part.begin, part.end);
-    if (multiplied) rows = divide_columns(ctx, rows, precision.column_factors);
+    if (multiplied) rows = divide_columns(ctx, rows, precision);
     const quant::KnownScale scale = multiplied ? quant::KnownScale{} : known_for(known.w, parts, part.begin);
-    w.operands.push_back(
-        {part, quant::quantize(ctx, rows, cast, weight_contraction(pass), cast_options(precision, scale)), {}, rows});
+    quant::CastOptions options = cast_options(precision, scale);
+    options.split = of_weight(precision, part);
+    w.operands.push_back({part, quant::quantize(ctx, rows, cast, weight_contraction(pass), options), {}, rows});
   }
   return w;
 }
@@ -358,7 +394,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   const device::Scope scope(*ctx.arena);
   const Call call{ctx, engine, weight.precision, x.dtype};
   if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
-    quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax.value, use.skip_nan);
+    measure(ctx, weight, x, amax.value, use.skip_nan);
   const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
   Observation observation(call, x);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);

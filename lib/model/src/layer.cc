@@ -100,8 +100,9 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
 // From the output of the first norm, saved.n1, to `out` [M, C], the output of the block without the residual.
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                      const SavedActivations& saved, const View& out) {
+  const device::Scope scope(*ctx.arena);
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
-  linear::forward(ctx, env.engine, w.of(Slot::qkv), saved.n1, saved.qkv,
+  linear::forward(ctx, env.engine, w.of(Slot::qkv), gathered(ctx, env, saved.n1), saved.qkv,
                   {input_amax(env, w.of(Slot::qkv), LayerAmax::n1), true});
   const View q_part = saved.qkv.columns(0, h * d), k_part = saved.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
@@ -121,7 +122,9 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   env.forward_done(ctx, "self_attn.rope", saved.qkv.columns(0, (h + g) * d));
   attend(ctx, env, saved);
   const linear::Weight& o = w.of(Slot::o);
-  linear::forward(ctx, env.engine, o, saved.attention, out, {input_amax(env, o, LayerAmax::attention), false});
+  const View partial = partial_of(ctx, env, out);
+  linear::forward(ctx, env.engine, o, saved.attention, partial, {input_amax(env, o, LayerAmax::attention), false});
+  sum_partials(ctx, env, partial, w.vector(Slot::o_bias), out);
   env.forward_done(ctx, "self_attn.o_proj", out);
 }
 
@@ -129,16 +132,21 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
 // `skip_output` the last GEMM is skipped.
 void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedActivations& saved,
                const View& out, bool skip_output) {
+  const device::Scope scope(*ctx.arena);
   const std::int64_t f = env.config.intermediate_size;
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View h_amax = input_amax(env, down, LayerAmax::h);
-  linear::forward(ctx, env.engine, gate_up, saved.n2, saved.gate_up, {input_amax(env, gate_up, LayerAmax::n2), true});
+  linear::forward(ctx, env.engine, gate_up, gathered(ctx, env, saved.n2), saved.gate_up,
+                  {input_amax(env, gate_up, LayerAmax::n2), true});
   env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));
   env.forward_done(ctx, "mlp.up_proj", saved.gate_up.columns(f, 2 * f));
   ops::swiglu_forward(ctx, saved.gate_up, saved.h, recorded(down, h_amax));
   env.forward_done(ctx, "mlp.swiglu", saved.h);
+  env.reduce_amax(ctx, h_amax);
   if (skip_output) return;
-  linear::forward(ctx, env.engine, down, saved.h, out, {h_amax, true});
+  const View partial = partial_of(ctx, env, out);
+  linear::forward(ctx, env.engine, down, saved.h, partial, {h_amax, true});
+  sum_partials(ctx, env, partial, w.vector(Slot::down_bias), out);
   env.forward_done(ctx, "mlp.down_proj", out);
 }
 
@@ -152,6 +160,7 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
                           heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
                           env.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
+  if (env.tensor != nullptr) env.tensor->sum_copies(ctx, dqkv.columns(h * d, (h + 2 * kv) * d));
   env.backward_done(ctx, "self_attn.attention", dqkv);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);
   ops::rope(ctx, dx.k, env.cos, env.sin, true);
@@ -167,6 +176,14 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
   }
 }
 
+// Gradients of a linear whose outputs ranks add up: its bias is added to the sum, in the rows of this rank.
+linear::Gradients gradients_of_sum(const Context& ctx, const LayerEnvironment& env, const UnitGradients& g, Slot weight,
+                                   Slot bias, const View& d_own, const View& dx) {
+  if (env.tensor == nullptr) return gradients_to(dx, g, weight, g.of(bias));
+  if (!g.of(bias).empty()) ops::bias_backward(ctx, d_own, g.of(bias));
+  return gradients_to(dx, g, weight, {});
+}
+
 // The gradient of saved.n1, d_n1 [M, C], from that of the block's output, d_out [M, C], whose amax is d_out_amax if its
 // casts need one.
 void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
@@ -177,13 +194,16 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
   const View d_attention = allocate(ctx, env.activation, {env.rows(), c.query_size()}, "scratch");
   const View dqkv = allocate(ctx, env.activation, {env.rows(), c.query_size() + 2 * c.key_value_size()}, "scratch");
-  linear::backward(ctx, env.engine, o, saved.attention, d_out,
-                   gradients_to(d_attention, g, Slot::o, g.of(Slot::o_bias)),
+  linear::backward(ctx, env.engine, o, saved.attention, gathered(ctx, env, d_out),
+                   gradients_of_sum(ctx, env, g, Slot::o, Slot::o_bias, d_out, d_attention),
                    {input_amax(env, o, LayerAmax::attention), d_out_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
-  linear::backward(ctx, env.engine, qkv, saved.n1, dqkv, gradients_to(d_n1, g, Slot::qkv, g.of(Slot::qkv_bias)),
+  const View partial = partial_of(ctx, env, d_n1);
+  linear::backward(ctx, env.engine, qkv, gathered(ctx, env, saved.n1), dqkv,
+                   gradients_to(partial, g, Slot::qkv, g.of(Slot::qkv_bias)),
                    {input_amax(env, qkv, LayerAmax::n1), {}});
+  sum_partials(ctx, env, partial, {}, d_n1);
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
 
@@ -194,15 +214,19 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
   linear::backward(
-      ctx, env.engine, down, saved.h, d_out, gradients_to(dh, g, Slot::down, g.of(Slot::down_bias)),
+      ctx, env.engine, down, saved.h, gathered(ctx, env, d_out),
+      gradients_of_sum(ctx, env, g, Slot::down, Slot::down_bias, d_out, dh),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
   const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);
   ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
-  linear::backward(ctx, env.engine, gate_up, saved.n2, saved.gate_up,
-                   gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
+  env.reduce_amax(ctx, d_gate_up_amax);
+  const View partial = partial_of(ctx, env, d_n2);
+  linear::backward(ctx, env.engine, gate_up, gathered(ctx, env, saved.n2), saved.gate_up,
+                   gradients_to(partial, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
                    {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
+  sum_partials(ctx, env, partial, {}, d_n2);
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }
 
@@ -212,6 +236,22 @@ void output_done(const Context& ctx, const LayerEnvironment& env, int unit, cons
 }
 
 }  // namespace
+
+View gathered(const Context& ctx, const LayerEnvironment& env, const View& own) {
+  if (env.tensor == nullptr) return own;
+  const View all = allocate(ctx, own.dtype, {env.rows(), own.shape[1]}, "scratch");
+  env.tensor->gather(ctx, own, all);
+  return all;
+}
+
+View partial_of(const Context& ctx, const LayerEnvironment& env, const View& own) {
+  return env.tensor == nullptr ? own : allocate(ctx, own.dtype, {env.rows(), own.shape[1]}, "scratch");
+}
+
+void sum_partials(const Context& ctx, const LayerEnvironment& env, const View& partial, const View& bias,
+                  const View& own) {
+  if (env.tensor != nullptr) env.tensor->sum(ctx, partial, bias, own);
+}
 
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias) {
   const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
@@ -240,14 +280,15 @@ void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const V
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                                 LayerKinds kinds, bool norms_and_h) {
   const hf::ModelConfig& c = env.config;
-  const std::int64_t m = env.rows(), h = c.num_attention_heads, g = c.num_key_value_heads, d = c.head_dim;
+  const std::int64_t m = env.rows(), own = env.own_rows(), h = c.num_attention_heads, g = c.num_key_value_heads,
+                     d = c.head_dim;
   const auto of_type = [&](DType type, tensor::Shape shape) {
     return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
   };
   const auto activation = [&](std::int64_t cols) { return of_type(env.activation, {m, cols}); };
   SavedActivations s;
-  s.rstd1 = of_type(DType::f32, {m});
-  s.rstd2 = of_type(DType::f32, {m});
+  s.rstd1 = of_type(DType::f32, {own});
+  s.rstd2 = of_type(DType::f32, {own});
   if (c.qk_norm) {
     s.q_rstd = of_type(DType::f32, {m, h});
     s.k_rstd = of_type(DType::f32, {m, g});
@@ -256,7 +297,7 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   s.qkv = activation((h + 2 * g) * d);
   s.attention = activation(h * d);
   s.lse = of_type(DType::f32, {env.sequences, h, env.length});
-  s.mid = activation(c.hidden_size);
+  s.mid = of_type(env.activation, {own, c.hidden_size});
   if (kinds.dense) s.gate_up = activation(2 * c.intermediate_size);
   if (kinds.sparse) s.experts = allocate_experts(ctx, env, memory);
   if (norms_and_h) allocate_norms_and_h(ctx, env, memory, kinds, s);
@@ -265,12 +306,12 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
 
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                           LayerKinds kinds, SavedActivations& saved) {
-  const auto activation = [&](std::int64_t cols) {
-    return tensor::allocate_pooled(ctx, memory, env.activation, {env.rows(), cols}, "activations");
+  const auto activation = [&](std::int64_t rows, std::int64_t cols) {
+    return tensor::allocate_pooled(ctx, memory, env.activation, {rows, cols}, "activations");
   };
-  saved.n1 = activation(env.config.hidden_size);
-  saved.n2 = activation(env.config.hidden_size);
-  if (kinds.dense) saved.h = activation(env.config.intermediate_size);
+  saved.n1 = activation(env.own_rows(), env.config.hidden_size);
+  saved.n2 = activation(env.own_rows(), env.config.hidden_size);
+  if (kinds.dense) saved.h = activation(env.rows(), env.config.intermediate_size);
   if (kinds.sparse) allocate_expert_inputs(ctx, env, memory, saved.experts);
 }
 
@@ -293,11 +334,13 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
     output_done(ctx, env, env.unit - 1, in.x);
   }
   env.forward_done(ctx, "input_layernorm", saved.n1);
+  env.reduce_amax(ctx, n1_amax.value);
   attention_block(ctx, env, w, saved, delta);
   ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), saved.mid, saved.n2, saved.rstd2,
                            n2_amax);
   env.forward_done(ctx, "self_attn.residual", saved.mid);
   env.forward_done(ctx, "post_attention_layernorm", saved.n2);
+  env.reduce_amax(ctx, n2_amax.value);
   if (env.sparse())
     experts_block(ctx, env, w, saved.n2, saved.experts, delta, skip_output);
   else
@@ -318,7 +361,7 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
                     const View& x, const SavedActivations& saved, const View& dres) {
   const device::Scope scope(*ctx.arena);
   const linear::Weight& o = w.of(Slot::o);
-  const View dn = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  const View dn = allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch");
   const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
   if (env.sparse())
     experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);
@@ -327,11 +370,13 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
   ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
                         recorded(o, d_mid_amax));
   env.backward_done(ctx, "post_attention_layernorm", dres);
+  env.reduce_amax(ctx, d_mid_amax);
   attention_block_backward(ctx, env, w, g, saved, dres, d_mid_amax, dn);
   const View before = w.down_before.dy ? env.amax(env.unit - 1, LayerAmax::d_out) : View{};
   ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), saved.rstd1, dres, dres, g.of(Slot::input_norm),
                         {before, w.down_before.skip_nan});
   env.backward_done(ctx, "input_layernorm", dres);
+  env.reduce_amax(ctx, before);
   return !before.empty();
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 
+#include "fp8/ops/elementwise.h"
 #include "layer.h"
 
 namespace fp8::model {
@@ -41,6 +42,8 @@ struct MicroBatch::State {
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const;
   template <class Body>
   void head_blocks(Body&& body);
+  ops::VocabularyPart part_of_vocabulary() const;
+  void loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale, bool backward) const;
   // Computes the logits [n, V] of n rows of the hidden state from row `first` on, and overwrites these rows.
   void logits_of(std::int64_t first, const View& logits);
 
@@ -48,10 +51,10 @@ struct MicroBatch::State {
   LayerEnvironment env;
   ParameterAccess& weights;
   Batch batch;
-  int head_unit;             // unit of the final norm, and of the head unless it is tied
-  int head_home;             // unit that holds the head's matrix: 0 when tied
-  Slot head_slot;            // slot of that matrix
-  std::int64_t logit_bytes;  // see head_block_rows()
+  int head_unit;                         // unit of the final norm, and of the head unless it is tied
+  int head_home;                         // unit that holds the head's matrix: 0 when tied
+  Slot head_slot;                        // slot of that matrix
+  std::int64_t vocabulary, logit_bytes;  // see head_block_rows()
   Recompute recompute;
   bool saves;                               // whether forward saves activations for backward
   device::PooledMemory memory;              // memory of tables, amaxes, hidden state and gradient

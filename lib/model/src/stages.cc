@@ -51,10 +51,12 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
       head_unit(decoder.units() - 1),
       head_home(env.config.tie_word_embeddings ? 0 : head_unit),
       head_slot(env.config.tie_word_embeddings ? Slot::embedding : Slot::head),
+      vocabulary(decoder.options().vocabulary > 0 ? decoder.options().vocabulary : env.config.vocab_size),
       logit_bytes(decoder.options().logit_bytes),
       recompute(decoder.options().recompute),
       saves(kind == PassKind::training),
       memory(*context.arena) {
+  env.tensor = source.tensor();
   const std::int64_t amaxes = env.config.num_hidden_layers * static_cast<int>(LayerAmax::count);
   env.amaxes = tensor::allocate_pooled(ctx, memory, DType::f32, {amaxes}, "activations");
   ops::zero(ctx, env.amaxes);
@@ -67,7 +69,7 @@ void MicroBatch::State::make_rope_tables() {
 }
 
 View MicroBatch::State::rows_by_hidden(device::PooledMemory& from) const {
-  return tensor::allocate_pooled(ctx, from, env.activation, {env.rows(), env.config.hidden_size}, "activations");
+  return tensor::allocate_pooled(ctx, from, env.activation, {env.own_rows(), env.config.hidden_size}, "activations");
 }
 
 void MicroBatch::State::allocate_hidden() {
@@ -104,7 +106,7 @@ void MicroBatch::State::forward_overwriting(int first, int last) {
   const device::Scope scope(*ctx.arena);
   device::PooledMemory one_layer(*ctx.arena);
   const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
-  const View delta = allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch");
+  const View delta = allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
     next = {next.x, saved.mid, delta};
@@ -127,7 +129,7 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
   unobserved.observer = nullptr;
   unobserved.routing = nullptr;
   layer_forward(ctx, unobserved, w, {x}, all,
-                allocate(ctx, env.activation, {env.rows(), env.config.hidden_size}, "scratch"), true);
+                allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch"), true);
   return all;
 }
 
@@ -186,12 +188,31 @@ void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
 // Calls body(logits, first row, one past the last) for blocks of rows.
 template <class Body>
 void MicroBatch::State::head_blocks(Body&& body) {
-  const std::int64_t m = env.rows(), step = head_block_rows(m, env.config.vocab_size, env.activation, logit_bytes);
+  const std::int64_t m = env.rows(), step = head_block_rows(m, vocabulary, env.activation, logit_bytes);
   for (std::int64_t begin = 0; begin < m; begin += step) {
     const device::Scope scope(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
     body(allocate(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
   }
+}
+
+ops::VocabularyPart MicroBatch::State::part_of_vocabulary() const {
+  return env.tensor == nullptr ? ops::VocabularyPart{} : ops::VocabularyPart{env.tensor->first_token(), true};
+}
+
+// Losses of a block of logits, of which ranks of tensor parallelism have parts of the vocabulary; with `backward` the
+// logits become their gradient.
+void MicroBatch::State::loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale,
+                                bool backward) const {
+  if (env.tensor == nullptr) return ops::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
+  const device::Scope scope(*ctx.arena);
+  const std::int64_t m = logits.shape[0], first = env.tensor->first_token();
+  const View maxima = allocate(ctx, DType::f32, {m}, "scratch"), sums = allocate(ctx, DType::f32, {2, m}, "scratch");
+  ops::logit_maxima(ctx, logits, maxima);
+  env.tensor->maximum(ctx, maxima);
+  ops::logit_sums(ctx, logits, targets, first, maxima, sums);
+  env.tensor->total(ctx, sums);
+  ops::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
 }
 
 MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
@@ -215,7 +236,9 @@ void MicroBatch::forward_embedding() {
   const device::Scope scope(*s.ctx.arena);
   const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
   s.weights.prefetch(1);
-  ops::embedding_forward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), w.vector(Slot::embedding), s.next.x);
+  const View tokens = s.batch.tokens.reshaped({s.env.rows()}), partial = partial_of(s.ctx, s.env, s.next.x);
+  ops::embedding_forward(s.ctx, tokens, w.vector(Slot::embedding), partial, s.part_of_vocabulary());
+  sum_partials(s.ctx, s.env, partial, {}, s.next.x);
   s.env.unit = 0;
   s.env.forward_done(s.ctx, "embed_tokens", s.next.x);
 }
@@ -234,12 +257,12 @@ void MicroBatch::forward_head(const View& losses) {
              rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows()});
+  const View targets = s.batch.targets.reshaped({s.env.rows()}), all = gathered(ctx, s.env, n);
   s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
     const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), n.rows(begin, end), logits);
+    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
     s.env.forward_done(ctx, "lm_head", logits);
-    ops::cross_entropy(ctx, logits, targets.rows(begin, end), part, 0, false);
+    s.loss_of(logits, targets.rows(begin, end), part, 0, false);
     s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
   });
 }
@@ -257,19 +280,21 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   const UnitGradients g = s.weights.gradient_buffers(s.head_unit);
   const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
   clear_accumulated(ctx, g, {Slot::final_norm});
+  const View partial = partial_of(ctx, s.env, dx);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows()});
+  const View targets = s.batch.targets.reshaped({s.env.rows()}), all = gathered(ctx, s.env, n);
   s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
     const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), n.rows(begin, end), logits);
+    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
     s.env.forward_done(ctx, "lm_head", logits);
-    ops::cross_entropy(ctx, logits, targets.rows(begin, end), part, gradient_scale, true);
+    s.loss_of(logits, targets.rows(begin, end), part, gradient_scale, true);
     s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
     s.env.backward_done(ctx, "loss", logits);
-    linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), n.rows(begin, end), logits,
-                     {dx.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
-    s.env.backward_done(ctx, "lm_head", dx.rows(begin, end));
+    linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), all.rows(begin, end), logits,
+                     {partial.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
+    s.env.backward_done(ctx, "lm_head", partial.rows(begin, end));
   });
+  sum_partials(ctx, s.env, partial, {}, dx);
   ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
   s.env.backward_done(ctx, "norm", dx);
   s.weights.gradients_done(s.head_unit);
@@ -283,8 +308,11 @@ void MicroBatch::backward_embedding() {
   State& s = *state_;
   const UnitGradients g = s.weights.gradient_buffers(0);
   if (s.head_home != 0) clear_accumulated(s.ctx, g, {Slot::embedding});
-  if (!g.of(Slot::embedding).empty())
-    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), s.gradient, g.of(Slot::embedding));
+  if (!g.of(Slot::embedding).empty()) {
+    const device::Scope scope(*s.ctx.arena);
+    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), gathered(s.ctx, s.env, s.gradient),
+                            g.of(Slot::embedding), s.part_of_vocabulary());
+  }
   s.weights.gradients_done(0);
 }
 

@@ -10,6 +10,7 @@
 #include "rope.cuh"
 #include "route.cuh"
 #include "route_rows.cuh"
+#include "vocabulary.cuh"
 
 namespace fp8::ops::cuda {
 
@@ -43,13 +44,33 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up, amax);
 }
 
-void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
-  embedding_forward_cuda(CudaLauncher(ctx), tokens, table, out);
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
+                       const VocabularyPart& part) {
+  embedding_forward_cuda(CudaLauncher(ctx), tokens, table, out, part);
+}
+
+void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out) {
+  sum_partials_cuda(CudaLauncher(ctx), terms, bias, out);
+}
+
+void logit_maxima(const Context& ctx, const View& logits, const View& out) {
+  logit_maxima_cuda(CudaLauncher(ctx), logits, out);
+}
+
+void logit_sums(const Context& ctx, const View& logits, const View& targets, std::int64_t first, const View& maxima,
+                const View& out) {
+  logit_sums_cuda(CudaLauncher(ctx), logits, targets, first, maxima, out);
+}
+
+void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
+                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
+                           bool backward) {
+  cross_entropy_of_part_cuda(CudaLauncher(ctx), logits, targets, first, maxima, sums, losses, gradient_scale, backward);
 }
 
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
-                        const View& scratch) {
-  embedding_backward_cuda(CudaLauncher(ctx), tokens, dout, dtable, scratch);
+                        const VocabularyPart& part, const View& scratch) {
+  embedding_backward_cuda(CudaLauncher(ctx), tokens, dout, dtable, part, scratch);
 }
 
 void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial) {

@@ -12,6 +12,7 @@
 #include "fp8/ops/amax.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/dropout.h"
+#include "fp8/ops/elementwise.h"
 #include "fp8/ops/route.h"
 #include "fp8/tensor/tensor.h"
 
@@ -56,7 +57,15 @@ void copy(const Context& ctx, const View& in, const View& out);
 void zero(const Context& ctx, const View& x);
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax);
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax);
-void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
+                       const VocabularyPart& part);
+void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out);
+void logit_maxima(const Context& ctx, const View& logits, const View& out);
+void logit_sums(const Context& ctx, const View& logits, const View& targets, std::int64_t first, const View& maxima,
+                const View& out);
+void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
+                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
+                           bool backward);
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward);
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin);
@@ -65,7 +74,7 @@ void dropout(const Context& ctx, const View& x, const Dropout& dropout, const Vi
 
 /// See embedding_backward; `scratch` is i32 [3, M].
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
-                        const View& scratch);
+                        const VocabularyPart& part, const View& scratch);
 
 /// See bias_backward; `partial` f32 [column_blocks, N] is scratch.
 void bias_backward(const Context& ctx, const View& dy, const View& db, const View& partial);

@@ -20,8 +20,17 @@ void copy(const Context&, const View&, const View&) { no_cuda(); }
 void zero(const Context&, const View&) { no_cuda(); }
 void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_cuda(); }
 void swiglu_backward(const Context&, const View&, const View&, const View&, const Amax&) { no_cuda(); }
-void embedding_forward(const Context&, const View&, const View&, const View&) { no_cuda(); }
-void embedding_backward(const Context&, const View&, const View&, const View&, const View&) { no_cuda(); }
+void embedding_forward(const Context&, const View&, const View&, const View&, const VocabularyPart&) { no_cuda(); }
+void embedding_backward(const Context&, const View&, const View&, const View&, const VocabularyPart&, const View&) {
+  no_cuda();
+}
+void sum_partials(const Context&, const View&, const View&, const View&) { no_cuda(); }
+void logit_maxima(const Context&, const View&, const View&) { no_cuda(); }
+void logit_sums(const Context&, const View&, const View&, std::int64_t, const View&, const View&) { no_cuda(); }
+void cross_entropy_of_part(const Context&, const View&, const View&, std::int64_t, const View&, const View&,
+                           const View&, float, bool) {
+  no_cuda();
+}
 void bias_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { no_cuda(); }
 void rope_tables(const Context&, std::span<const float>, const View&, const View&) { no_cuda(); }

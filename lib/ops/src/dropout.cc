@@ -20,9 +20,8 @@ void dropout(const Context& ctx, const View& x, const Dropout& drop, const View&
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), to(out);
     const std::int64_t n = in.columns();
-    parallel_for(in.count(), 16 * n, [&](std::int64_t i) {
-      dropout_run(in[i], to[i], n, static_cast<std::uint64_t>((drop.first_row + i) * n), drop);
-    });
+    parallel_for(in.count(), 16 * n,
+                 [&](std::int64_t i) { dropout_run(in[i], to[i], n, dropout_index(drop, i, n), drop); });
   });
 }
 

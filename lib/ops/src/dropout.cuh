@@ -24,9 +24,7 @@ struct DropoutRows {
       store<W>(out + c, result);
     }
   };
-  __device__ Row row(std::int64_t i) const {
-    return {x[i], out[i], drop, static_cast<std::uint64_t>((drop.first_row + i) * columns)};
-  }
+  __device__ Row row(std::int64_t i) const { return {x[i], out[i], drop, dropout_index(drop, i, columns)}; }
 };
 
 // Views checked by dropout().

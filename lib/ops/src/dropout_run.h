@@ -17,6 +17,13 @@ FP8_HD inline std::uint32_t dropout_word(const std::array<std::uint32_t, 4>& wor
   return (index & 2) != 0 ? high : low;
 }
 
+/// Number of the first element of row i of a matrix of n columns, in row-major order of the whole matrix, counted from
+/// the first row of the global batch.
+FP8_HD inline std::uint64_t dropout_index(const Dropout& drop, std::int64_t i, std::int64_t n) {
+  const std::int64_t columns = drop.columns > 0 ? drop.columns : n;
+  return static_cast<std::uint64_t>((drop.first_row + i) * columns + drop.first_column);
+}
+
 /// Elements [index, index + n) of a matrix in row-major order, counted from the first row of the global batch. Four
 /// elements share the words of one counter.
 template <class T>

@@ -91,4 +91,28 @@ FP8_HD inline T target_gradient(float difference, float inverse, float gradient_
   return dtype::from_float<T>((exp_for<T>(difference) * inverse - 1.0f) * gradient_scale);
 }
 
+/// The loss of a row of logits of which ranks have parts, from what they have reduced.
+struct PartLoss {
+  float shift;                       ///< the largest logit of the row
+  float sum, inverse;                ///< of exp(x - shift) over the row, and its reciprocal
+  float difference, gradient_scale;  ///< logit of the target less the largest; factor of gradients
+
+  FP8_HD PartLoss(float largest, float sum_of_exp, float at_target, float scale)
+      : shift(largest),
+        sum(sum_of_exp),
+        inverse(1.0f / sum_of_exp),
+        difference(at_target - largest),
+        gradient_scale(scale) {}
+  /// In nats.
+  FP8_HD float loss() const {
+    return static_cast<float>(std::log(static_cast<double>(sum)) - static_cast<double>(difference));
+  }
+  /// The gradient of a logit, the target or another.
+  template <class T>
+  FP8_HD T gradient(T x, bool target) const {
+    return target ? target_gradient<T>(difference, inverse, gradient_scale)
+                  : logit_gradient(x, shift, inverse * gradient_scale);
+  }
+};
+
 }  // namespace fp8::ops

@@ -115,35 +115,43 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   });
 }
 
-void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out) {
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
+                       const VocabularyPart& part) {
   constexpr const char* kOp = "embedding";
   need_device(ctx, kOp, tokens, table, out);
   check_embedding(kOp, tokens, table, out);
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(out));
-  if (ctx.device == DeviceType::cuda) return cuda::embedding_forward(ctx, tokens, table, out);
-  check_ids(kOp, tokens, table.shape[0], 0);
+  if (ctx.device == DeviceType::cuda) return cuda::embedding_forward(ctx, tokens, table, out, part);
+  if (!part.part) check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_float_type(table.dtype, kOp, [&]<class A>() {
     with_float_type(out.dtype, kOp, [&]<class B>() {
       const StridedRows<A> in(table);
       const StridedRows<B> rows(out);
-      parallel_for(rows.count(), rows.columns(),
-                   [&](std::int64_t i) { convert_run(in[ids[i]], 1, rows[i], 1, rows.columns()); });
+      parallel_for(rows.count(), rows.columns(), [&](std::int64_t i) {
+        const std::int64_t id = ids[i] - part.first;
+        if (id >= 0 && id < in.count())
+          convert_run(in[id], 1, rows[i], 1, rows.columns());
+        else
+          std::fill_n(rows[i], rows.columns(), dtype::from_float<B>(0.0f));
+      });
     });
   });
 }
 
-static void embedding_backward_on_device(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
+static void embedding_backward_on_device(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
+                                         const VocabularyPart& part) {
   need(ctx.arena != nullptr, "embedding backward", "needs an arena");
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::allocate(ctx, DType::i32, {3, tokens.shape[0]}, "scratch");
-  if (!ctx.dry) cuda::embedding_backward(ctx, tokens, dout, dtable, scratch);
+  if (!ctx.dry) cuda::embedding_backward(ctx, tokens, dout, dtable, part, scratch);
 }
 
 // Each thread processes slices of columns, for all tokens in order: no sorting, no atomics, the same sums for any
 // number of threads.
-void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable) {
+void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
+                        const VocabularyPart& part) {
   constexpr const char* kOp = "embedding backward";
   constexpr std::int64_t kSlice = 64;
   need_device(ctx, kOp, tokens, dout, dtable);
@@ -151,9 +159,9 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout) + 8 * static_cast<double>(dout.size()),
                             flops_of(dout, 1));
-  if (ctx.device == DeviceType::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable);
+  if (ctx.device == DeviceType::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable, part);
   if (ctx.dry) return;
-  check_ids(kOp, tokens, dtable.shape[0], 0);
+  if (!part.part) check_ids(kOp, tokens, dtable.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
   with_float_type(dout.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(dout);
@@ -163,7 +171,10 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
     const std::int64_t slice = std::max(kSlice, round_up(n / threads_for(n * count), kSlice));
     parallel_for(divide_up(n, slice), slice * count, [&](std::int64_t s) {
       const std::int64_t begin = s * slice, end = std::min(n, begin + slice);
-      for (std::int64_t i = 0; i < count; ++i) loops.add_to(in[i] + begin, table[ids[i]] + begin, end - begin);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t id = ids[i] - part.first;
+        if (id >= 0 && id < table.count()) loops.add_to(in[i] + begin, table[id] + begin, end - begin);
+      }
     });
   });
 }
@@ -236,6 +247,37 @@ void sum_terms(const Context& ctx, const View& terms, const View& out) {
       row_loops<dtype::Bf16>().to_f32(from + t * n, term.data(), length);
       row_loops<float>().add(to, term.data(), to, length);
     }
+  });
+}
+
+void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out) {
+  constexpr const char* kOp = "sum partials";
+  need_device(ctx, kOp, terms, bias, out);
+  need(terms.rank == 3 && terms.shape[0] > 0 && out.rank == 2 && terms.size() == terms.shape[0] * out.size(), kOp,
+       "shapes differ");
+  need(terms.dtype == out.dtype && (bias.empty() || (bias.dtype == out.dtype && bias.size() == out.shape[1])), kOp,
+       "terms, bias and sum differ in type or columns");
+  need(terms.contiguous() && out.contiguous() && (bias.empty() || bias.contiguous()), kOp, "not contiguous");
+  if (ctx.dry || out.size() == 0) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(terms, out), flops_of(terms, 1));
+  if (ctx.device == DeviceType::cuda) return cuda::sum_partials(ctx, terms, bias, out);
+  const std::int64_t count = terms.shape[0], n = out.size(), columns = out.shape[1];
+  with_float_type(out.dtype, kOp, [&]<class T>() {
+    parallel_for(out.shape[0], columns * count, [&](std::int64_t i) {
+      std::array<float, Runs::kChunk> sum, term;
+      for (std::int64_t begin = 0; begin < columns; begin += Runs::kChunk) {
+        const std::int64_t length = std::min(Runs::kChunk, columns - begin);
+        const auto add = [&](const T* from) {
+          row_loops<T>().to_f32(from, term.data(), length);
+          row_loops<float>().add(sum.data(), term.data(), sum.data(), length);
+        };
+        const T* const from = terms.as<const T>() + i * columns + begin;
+        row_loops<T>().to_f32(from, sum.data(), length);
+        for (std::int64_t t = 1; t < count; ++t) add(from + t * n);
+        if (!bias.empty()) add(bias.as<const T>() + begin);
+        convert_run(sum.data(), 1, out.as<T>() + i * columns + begin, 1, length);
+      }
+    });
   });
 }
 

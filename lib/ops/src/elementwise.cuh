@@ -75,6 +75,41 @@ void sum_terms_cuda(const Launcher& launch, const View& terms, const View& out) 
   for_each(launch, "sum terms", op, 1, out.size(), packs(terms) && packs(out));
 }
 
+template <class T>
+struct SumPartials {
+  const T *terms, *bias;  // bias may be null
+  T* out;
+  std::int64_t count, n, columns;  // terms, elements of each, and of a row
+  struct Row {
+    const T *terms, *bias;
+    T* out;
+    std::int64_t count, n;
+    template <int W>
+    __device__ void at(std::int64_t c) const {
+      Group<float, W> sum = load_floats<W>(terms + c);
+      for (std::int64_t t = 1; t <= count; ++t) {
+        if (t == count && bias == nullptr) break;
+        const Group<float, W> term = load_floats<W>(t < count ? terms + t * n + c : bias + c);
+        FP8_UNROLL
+        for (int j = 0; j < W; ++j) sum.at[j] += term.at[j];
+      }
+      store_floats<W>(out + c, sum);
+    }
+  };
+  __device__ Row row(std::int64_t i) const { return {terms + i * columns, bias, out + i * columns, count, n}; }
+};
+
+// Views checked by sum_partials().
+template <class Launcher>
+void sum_partials_cuda(const Launcher& launch, const View& terms, const View& bias, const View& out) {
+  with_float_type(out.dtype, "sum partials", [&]<class T>() {
+    const SumPartials<T> op{terms.as<const T>(), bias.empty() ? nullptr : bias.as<const T>(),
+                            out.as<T>(),         terms.shape[0],
+                            out.size(),          out.shape[1]};
+    for_each(launch, "sum partials", op, out.shape[0], out.shape[1], packs(terms) && packs(out) && packs(bias));
+  });
+}
+
 template <int W, class A, class B>
 __device__ inline void convert(const A* from, B* to) {
   store_floats<W>(to, load_floats<W>(from));

@@ -10,33 +10,40 @@
 
 namespace fp8::ops {
 
-// Rows of the table; NaN for an id outside of the table, so that the step is detected as non-finite.
+// Rows of the table. An id outside of the table gives NaN, so that the step is detected as non-finite, or, of a part of
+// the vocabulary, zeros.
 template <class A, class B>
 struct EmbeddingForward {
   const std::int32_t* tokens;
   StridedRows<A> table;
   StridedRows<B> out;
+  std::int64_t first;
+  float missing;
   struct Row {
     const A* from;  // source row, or null if there is none
     B* out;
+    float missing;
     template <int W>
     __device__ void at(std::int64_t c) const {
       if (from != nullptr) return convert<W>(from + c, out + c);
-      for (int j = 0; j < W; ++j) out[c + j] = from_float<B>(std::numeric_limits<float>::quiet_NaN());
+      for (int j = 0; j < W; ++j) out[c + j] = from_float<B>(missing);
     }
   };
   __device__ Row row(std::int64_t i) const {
-    const std::int64_t id = tokens[i];
-    return {id >= 0 && id < table.count() ? table[id] : nullptr, out[i]};
+    const std::int64_t id = tokens[i] - first;
+    return {id >= 0 && id < table.count() ? table[id] : nullptr, out[i], missing};
   }
 };
 
 // Views checked by embedding_forward.
 template <class Launcher>
-void embedding_forward_cuda(const Launcher& launch, const View& tokens, const View& table, const View& out) {
+void embedding_forward_cuda(const Launcher& launch, const View& tokens, const View& table, const View& out,
+                            const VocabularyPart& part) {
+  const float missing = part.part ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   with_float_type(table.dtype, "embedding", [&]<class A>() {
     with_float_type(out.dtype, "embedding", [&]<class B>() {
-      const EmbeddingForward<A, B> op{tokens.as<std::int32_t>(), StridedRows<A>(table), StridedRows<B>(out)};
+      const EmbeddingForward<A, B> op{tokens.as<std::int32_t>(), StridedRows<A>(table), StridedRows<B>(out), part.first,
+                                      missing};
       for_each(launch, "embedding", op, out.shape[0], out.shape[1], packs(table) && packs(out));
     });
   });
@@ -84,6 +91,7 @@ struct EmbeddingBackward {
   const std::int32_t *order, *sorted;
   StridedRows<T> dout;
   StridedRows<float> dtable;
+  std::int64_t first_token;
   struct Row {
     const std::int32_t *order, *sorted;
     StridedRows<T> dout;
@@ -116,8 +124,8 @@ struct EmbeddingBackward {
     }
   };
   __device__ Row row(std::int64_t p) const {
-    const std::int32_t id = sorted[p];
-    const bool begins = id >= 0 && id < dtable.count() && (p == 0 || sorted[p - 1] != id);
+    const std::int64_t id = sorted[p] - first_token;
+    const bool begins = id >= 0 && id < dtable.count() && (p == 0 || sorted[p - 1] != sorted[p]);
     return {order, sorted, dout, begins ? dtable[id] : nullptr, p};
   }
 };
@@ -125,7 +133,7 @@ struct EmbeddingBackward {
 // Views checked by embedding_backward; scratch i32 [3, M].
 template <class Launcher>
 void embedding_backward_cuda(const Launcher& launch, const View& tokens, const View& dout, const View& dtable,
-                             const View& scratch) {
+                             const VocabularyPart& part, const View& scratch) {
   constexpr const char* kName = "embedding backward";
   const std::int64_t count = tokens.shape[0];
   if (count == 0) return;
@@ -137,7 +145,7 @@ void embedding_backward_cuda(const Launcher& launch, const View& tokens, const V
   launch(kName, all, dim3(kThreads), rank_kernel<kThreads>, ids, count, rank);
   launch(kName, dim3(blocks), dim3(kThreads), order_kernel<kThreads>, ids, rank, count, order, sorted);
   with_float_type(dout.dtype, kName, [&]<class T>() {
-    const EmbeddingBackward<T> op{order, sorted, StridedRows<T>(dout), StridedRows<float>(dtable)};
+    const EmbeddingBackward<T> op{order, sorted, StridedRows<T>(dout), StridedRows<float>(dtable), part.first};
     for_each(launch, kName, op, count, dout.shape[1], packs(dout) && packs(dtable));
   });
 }

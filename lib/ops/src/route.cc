@@ -55,12 +55,17 @@ std::int64_t blocks_of(const Context& ctx, std::int64_t tokens) {
 class Padding {
  public:
   explicit Padding(const RouteOptions& options)
-      : lengths_(options.lengths.empty() ? nullptr : options.lengths.as<std::int32_t>()), length_(options.length) {}
-  bool routed(std::int64_t token) const { return lengths_ == nullptr || token % length_ < lengths_[token / length_]; }
+      : lengths_(options.lengths.empty() ? nullptr : options.lengths.as<std::int32_t>()),
+        length_(options.length),
+        first_(options.first) {}
+  bool routed(std::int64_t row) const {
+    const std::int64_t token = first_ + row;
+    return lengths_ == nullptr || token % length_ < lengths_[token / length_];
+  }
 
  private:
   const std::int32_t* lengths_;
-  std::int64_t length_;
+  std::int64_t length_, first_;
 };
 
 // The k largest of p[0] ... p[n - 1], of equal ones those with lower indices, with their indices, ascending.
@@ -214,8 +219,10 @@ void route_forward(const Context& ctx, const View& logits, const RouteOptions& o
   need(routes.tokens.shape[0] == k * m && k * m <= std::numeric_limits<std::int32_t>::max(), kOp,
        "tokens must have an element for each expert of each token");
   if (!options.lengths.empty()) {
-    need(options.length > 0 && m % options.length == 0 && is(options.lengths, DType::i32, m / options.length), kOp,
-         "lengths must be int32, one for each sequence");
+    const std::int64_t end = options.first + m, sequences = options.lengths.size();
+    need(options.length > 0 && options.first >= 0 && end <= sequences * options.length &&
+             is(options.lengths, DType::i32, sequences),
+         kOp, "lengths must be int32, one for each sequence");
   }
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const device::Scope scope(*ctx.arena);

@@ -135,11 +135,12 @@ __device__ void each_choice(const std::int32_t* experts, std::int32_t begin, std
 
 // Routes the tokens of each block; of_blocks[block][e] = rows of expert e in the block.
 template <int Threads>
-__global__ void route_kernel(const float* logits, const std::int32_t* lengths, std::int32_t length, bool normalize,
-                             RoutesOf r, std::int32_t* of_blocks) {
+__global__ void route_kernel(const float* logits, const std::int32_t* lengths, std::int32_t length,
+                             std::int32_t first_token, bool normalize, RoutesOf r, std::int32_t* of_blocks) {
   const std::int32_t begin = r.begin(blockIdx.x), end = r.begin(blockIdx.x + 1);
   for (std::int32_t i = begin + warp_of_thread(); i < end; i += kRouteWarps) {
-    const bool routed = lengths == nullptr || i % length < lengths[i / length];
+    const std::int32_t token = first_token + i;
+    const bool routed = lengths == nullptr || token % length < lengths[token / length];
     route_token(logits + std::int64_t{i} * r.n, routed, normalize, r, i);
   }
   __syncthreads();
@@ -205,7 +206,7 @@ void route_forward_cuda(const Launcher& launch, const View& logits, const RouteO
   const auto* const lengths = options.lengths.empty() ? nullptr : options.lengths.as<const std::int32_t>();
   const auto length = static_cast<std::int32_t>(options.length);
   launch(kName, dim3(blocks), dim3(kThreads), route_kernel<kThreads>, logits.as<const float>(), lengths, length,
-         options.normalize, r, of_blocks);
+         static_cast<std::int32_t>(options.first), options.normalize, r, of_blocks);
   launch(kName, dim3(static_cast<unsigned>(r.n)), dim3(kThreads), expert_counts_kernel<kThreads>, of_blocks,
          static_cast<std::int32_t>(blocks), r.n, r.counts);
   launch(kName, dim3(blocks), dim3(kThreads), number_rows_kernel<kThreads>, r, of_blocks);

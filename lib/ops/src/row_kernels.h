@@ -44,6 +44,10 @@ struct RowLoops {
   void (*norm_gradient)(const NormGradient<T>& row, std::int64_t n);  ///< see NormGradient
   /// Loss of one row of logits; with `backward` x becomes its gradient times `scale`.
   float (*cross_entropy)(T* x, std::int64_t n, std::int32_t target, float scale, bool backward);
+  float (*largest_logit)(const T* x, std::int64_t n);
+  double (*sum_of_exp)(const T* x, std::int64_t n, float shift);  ///< of exp(x - shift)
+  /// x becomes exp(x - shift) times factor.
+  void (*logit_gradients)(T* x, std::int64_t n, float shift, float factor);
 };
 
 /// Loops of one instruction set.

@@ -140,6 +140,17 @@ double sum_of_exp(const T* x, std::int64_t n, float shift) {
   return total;
 }
 
+template <class T>
+float largest_logit(const T* x, std::int64_t n) {
+  return lane_max(n, [=](std::int64_t c) { return to_float(x[c]); });
+}
+
+template <class T>
+void logit_gradients(T* x, std::int64_t n, float shift, float factor) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < n; ++c) x[c] = logit_gradient(x[c], shift, factor);
+}
+
 // Maximum, sum of exponentials and gradient in three passes, while the row is in the cache.
 template <class T>
 float cross_entropy(T* x, std::int64_t n, std::int32_t target, float scale, bool backward) {
@@ -147,14 +158,12 @@ float cross_entropy(T* x, std::int64_t n, std::int32_t target, float scale, bool
     if (backward) std::fill(x, x + n, from_float<T>(0.0f));
     return 0.0f;
   }
-  const float shift = lane_max(n, [=](std::int64_t c) { return to_float(x[c]); });
+  const float shift = largest_logit(x, n);
   const double sum = sum_of_exp(x, n, shift);
   const float difference = to_float(x[target]) - shift;
   const auto inverse = static_cast<float>(1.0 / sum);
   if (backward) {
-    const float factor = inverse * scale;
-#pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) x[c] = logit_gradient(x[c], shift, factor);
+    logit_gradients(x, n, shift, inverse * scale);
     x[target] = target_gradient<T>(difference, inverse, scale);
   }
   return static_cast<float>(std::log(sum) - static_cast<double>(difference));
@@ -171,7 +180,10 @@ constexpr RowLoops<T> kLoops{.to_f32 = convert<T, float>,
                              .rotate = rotate_heads<T>,
                              .norm = norm<T>,
                              .norm_gradient = norm_backward<T>,
-                             .cross_entropy = cross_entropy<T>};
+                             .cross_entropy = cross_entropy<T>,
+                             .largest_logit = largest_logit<T>,
+                             .sum_of_exp = sum_of_exp<T>,
+                             .logit_gradients = logit_gradients<T>};
 
 }  // namespace
 

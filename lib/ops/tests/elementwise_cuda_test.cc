@@ -23,11 +23,11 @@ struct ShimElementwise : ShimMemory {
     swiglu_backward_cuda(launch, dh, gate_up, out, amax);
   }
   void embedding_forward(const View& tokens, const View& table, const View& out) {
-    embedding_forward_cuda(launch, tokens, table, out);
+    embedding_forward_cuda(launch, tokens, table, out, {});
   }
   void embedding_backward(const View& tokens, const View& dout, const View& dtable) {
     const Tensor memory(DType::i32, {3, tokens.shape[0]});
-    embedding_backward_cuda(launch, tokens, dout, dtable, put(memory.view()));
+    embedding_backward_cuda(launch, tokens, dout, dtable, {}, put(memory.view()));
   }
   void bias_backward(const View& dy, const View& db) {
     bias_backward_cuda(launch, dy, db,

@@ -436,7 +436,7 @@ TEST(RouteKernels, InstructionSetsChangeNoBit) {
 TEST(Route, ViewsThatDoNotMatchAreRefused) {
   const Host host;
   const RouteTensors r(6, 4, 2), wide(6, 2, 3);
-  const Tensor logits(DType::f32, {6, 4}), other(DType::f32, {6, 2}), lengths(DType::i32, {4}), x(DType::bf16, {6, 8}),
+  const Tensor logits(DType::f32, {6, 4}), other(DType::f32, {6, 2}), lengths(DType::i32, {2}), x(DType::bf16, {6, 8}),
       y(DType::f32, {12, 8});
   EXPECT_EQ(error_of([&] { route_forward(host, other.view(), {}, wide.routes()); }),
             "route: a token cannot have so many experts");
@@ -444,6 +444,10 @@ TEST(Route, ViewsThatDoNotMatchAreRefused) {
             "route: logits must be float32 and match the routes");
   EXPECT_EQ(error_of([&] {
               route_forward(host, logits.view(), {true, 2, lengths.view()}, r.routes());
+            }),
+            "route: lengths must be int32, one for each sequence");
+  EXPECT_EQ(error_of([&] {
+              route_forward(host, logits.view(), {true, 4, lengths.view(), 3}, r.routes());
             }),
             "route: lengths must be int32, one for each sequence");
   EXPECT_EQ(error_of([&] { gather_rows(host, x.view(), r.routes().tokens, y.view()); }),

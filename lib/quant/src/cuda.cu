@@ -47,7 +47,7 @@ void reciprocals(const Context& ctx, const View& scales, const View& out) {
 
 void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
                         const View& codes, const View& scales) {
-  if (!ctx.dry) launch_rows_to_bytes(CudaLauncher(ctx), x, format, options, codes, scales);
+  rows_to_bytes_cuda<CudaLauncher>(ctx, x, format, options, codes, scales);
 }
 
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,

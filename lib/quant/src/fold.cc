@@ -6,6 +6,7 @@
 #include "fp8/dtype/dispatch.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
+#include "split.h"
 
 namespace fp8::quant {
 
@@ -83,12 +84,17 @@ void cast_rows_to_bytes(const Context& ctx, const View& x, DType format, const C
                             static_cast<double>(x.size()));
   if (on_device(ctx)) return cuda::cast_rows_to_bytes(ctx, x, format, options, codes, scales);
   if (ctx.dry) return;
+  const bool on_ranks = covers_ranks({format, Granularity::row}, ContractionAxis::last, options.split);
+  if (on_ranks) {
+    amax(ctx, x, Granularity::row, ContractionAxis::last, scales);
+    reduce(ctx, options.split, scales);
+  }
   CastCounts done;
   dtype::with_fp8_grid(format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "cast_rows_to_bytes", [&]<class T>() {
       const MatrixRows<T> rows = rows_of<T>(x);
       done = cast_rows<Grid>(rows, codes.as<std::uint8_t>(), [&](std::int64_t r) {
-        const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
+        const float largest = on_ranks ? scales.as<float>()[r] : from_magnitude(amax_row(rows.row(r), rows.length));
         return OneScale{scales.as<float>()[r] = scale_by_rule(options.rule, largest, max, options.power_of_2)};
       });
     });

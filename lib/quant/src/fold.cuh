@@ -60,10 +60,13 @@ void launch_reciprocals(const Launcher& launch, const View& scales, const View& 
 
 // Amaxes of rows, their scales, then codes in contiguous rows.
 template <class Launcher>
-void launch_rows_to_bytes(const Launcher& launch, const View& x, dtype::DType format, const CastOptions& options,
-                          const View& codes, const View& scales) {
-  if (x.size() == 0) return;
+void rows_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
+                        const View& codes, const View& scales) {
+  if (ctx.dry) return;
+  const Launcher launch(ctx);
   launch_amax(launch, x, {{}, scales, {}}, false);
+  if (covers_ranks({format, Granularity::row}, ContractionAxis::last, options.split))
+    reduce(ctx, options.split, scales);
   launch("scale", dim3(blocks_for(scales.size(), kCastThreads)), dim3(kCastThreads), row_scale_kernel<float>,
          scales.as<float>(), scales.size(), dtype::max_of(format), options.rule, options.power_of_2);
   launch_cast(launch, x,

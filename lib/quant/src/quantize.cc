@@ -14,6 +14,7 @@
 #include "fp8/quant/scale.h"
 #include "matrix.h"
 #include "own_amax.h"
+#include "split.h"
 
 namespace fp8::quant {
 namespace {
@@ -66,7 +67,9 @@ CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity,
   const auto scale_of = [&](float largest) {
     return scale_by_rule(options.rule, largest, Grid::kMax, options.power_of_2);
   };
-  if (granularity == Granularity::row && contract == ContractionAxis::last) {
+  const bool rows_on_ranks =
+      granularity == Granularity::row && covers_ranks({DType::e4m3, granularity}, contract, options.split);
+  if (granularity == Granularity::row && contract == ContractionAxis::last && !rows_on_ranks) {
     // The row is still in the L1 cache when it is cast.
     return cast_rows<Grid>(rows, out, [&](std::int64_t r) {
       const float largest = from_magnitude(amax_row(rows.row(r), rows.length));
@@ -86,10 +89,13 @@ CastCounts cast_bf16(const Context& ctx, const View& x, Granularity granularity,
     *scale = *options.amax.as<float>();
   else
     amax(ctx, x, granularity, contract, scales, skips_nan(options.rule));
+  if (rows_on_ranks) reduce(ctx, options.split, scales);
   if (granularity == Granularity::tensor && !known.amax.empty()) raise(*known.amax.as<float>(), *scale);
   for (std::int64_t i = 0; i < scales.size(); ++i) scale[i] = scale_of(scale[i]);
   if (granularity == Granularity::tensor)
     return cast_rows<Grid>(pieces_of<T>(x), out, [&](std::int64_t) { return OneScale{*scale}; });
+  if (contract == ContractionAxis::last)
+    return cast_rows<Grid>(rows, out, [&](std::int64_t r) { return OneScale{scale[r]}; });
   return cast_rows<Grid>(rows, out, [&](std::int64_t) -> const float* { return scale; });
 }
 
@@ -172,8 +178,10 @@ void require_known(const Context& ctx, const Cast& cast, const CastOptions& opti
 QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
                                       const CastOptions& options) {
   if (!unit_columns(x)) {
+    CastOptions of_transposed = options;
+    of_transposed.split = flipped(options.split);
     const QuantizedPair pair =
-        quantize_both_on_device(ctx, x.transposed(), {.last = casts.first, .first = casts.last}, options);
+        quantize_both_on_device(ctx, x.transposed(), {.last = casts.first, .first = casts.last}, of_transposed);
     return {.last = transposed(pair.first), .first = transposed(pair.last)};
   }
   int layouts = 0;
@@ -199,19 +207,25 @@ CastCounts& CastCounts::operator+=(const CastCounts& o) {
 }
 
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
-                   const CastOptions& options) {
+                   const CastOptions& of_part) {
   require_matrix(ctx, x, "quantize");
-  require_known(ctx, cast, options);
+  require_known(ctx, cast, of_part);
+  require_split(ctx, cast, contract, of_part);
   if (!cast.fp8()) return high_precision(x, contract);
-  if (options.known.own_amax) return quantize(ctx, x, cast, contract, options_of_cast(options));
-  if (!unit_columns(x)) return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
+  if (of_part.known.own_amax) return quantize(ctx, x, cast, contract, options_of_cast(of_part));
+  CastOptions options = with_whole_amax(ctx, x, {.last = cast, .first = {}}, of_part);
+  if (!unit_columns(x)) {
+    options.split = flipped(options.split);
+    return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
+  }
   if (on_device(ctx)) {
     dtype::max_of(cast.format);  // throws unless FP8
     const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
     return contract == ContractionAxis::last ? cuda::quantize(ctx, x, {.last = cast, .first = {}}, options).last
                                              : cuda::quantize(ctx, x, {.last = {}, .first = cast}, options).first;
   }
-  const bool blocks = block_extent(cast.granularity).along > 0;
+  const bool blocks = block_extent(cast.granularity).along > 0,
+             straddles = blocks && covers_ranks(cast, contract, options.split);
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
   const bool known = !options.known.scale.empty();
@@ -223,11 +237,18 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .format = cast.format,
               .granularity = cast.granularity,
               .contract = contract,
-              .scale = known ? options.known.scale : scales(),
-              .inverse_scale = known ? options.known.inverse_scale : scales()};
+              .scale = known       ? options.known.scale
+                       : straddles ? View{}
+                                   : scales(),
+              .inverse_scale = known       ? options.known.inverse_scale
+                               : straddles ? View{}
+                                           : scales()};
   const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
   CastCounts counts;
-  if (blocks && !ctx.dry) counts = cast_blocks(x, q, options);
+  if (straddles)
+    counts = cast_straddling(ctx, x, q, options);
+  else if (blocks && !ctx.dry)
+    counts = cast_blocks(x, q, options);
   dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry || blocks) return;
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
@@ -239,10 +260,13 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   return q;
 }
 
-QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
+QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& of_part) {
+  const CastOptions options = with_whole_amax(ctx, x, casts, of_part);
   if (on_device(ctx)) {
     require_matrix(ctx, x, "quantize_both");
     for (const Cast& cast : {casts.last, casts.first}) require_known(ctx, cast, options);
+    require_split(ctx, casts.last, ContractionAxis::last, options);
+    require_split(ctx, casts.first, ContractionAxis::first, options);
     return quantize_both_on_device(ctx, x, casts, options);
   }
   QuantizedPair pair;

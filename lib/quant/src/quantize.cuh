@@ -7,6 +7,7 @@
 #include "decode.cuh"
 #include "fp8/base/round.h"
 #include "own_amax.h"
+#include "split.h"
 
 namespace fp8::quant {
 
@@ -102,7 +103,8 @@ void amax_cuda(const Context& ctx, const View& x, Granularity granularity, Contr
 
 // Amaxes and scales of the casts without blocks, into the memory of `pair`.
 template <class Launcher>
-void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pair, const CastOptions& options) {
+void scales_into(const Context& ctx, const Launcher& launch, const View& x, const QuantizedPair& pair,
+                 const CastOptions& options) {
   const auto wanted = [&pair](const Quantized& q) {
     const bool repeats = &q == &pair.first && pair.first.scale.data == pair.last.scale.data;
     return !q.codes.empty() && !has_blocks(q) && !repeats;
@@ -118,15 +120,18 @@ void scales_into(const Launcher& launch, const View& x, const QuantizedPair& pai
   for (const Quantized* q : {&pair.last, &pair.first}) {
     if (!wanted(*q)) continue;
     const View& amax = q->granularity == Granularity::tensor ? all : q->scale;
+    const bool rows_on_ranks =
+        q->granularity == Granularity::row && covers_ranks({q->format, q->granularity}, q->contract, options.split);
+    if (rows_on_ranks) reduce(ctx, options.split, amax);
     launch_scales(launch, amax, {q->format, options.rule, options.power_of_2}, q->scale, q->inverse_scale);
   }
 }
 
 // Scales, if they are not known, and codes into the memory of `pair`.
 template <class Launcher>
-void quantize_into(const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
+void quantize_into(const Context& ctx, const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
                    const CastOptions& options) {
-  if (options.known.scale.empty()) scales_into(launch, x, pair, options);
+  if (options.known.scale.empty()) scales_into(ctx, launch, x, pair, options);
   launch_block_scales(launch, x, pair, options.power_of_2);
   launch_cast(launch, x, layout_of(pair.last), layout_of(pair.first), shared, options.known.amax, options.counts);
 }
@@ -178,7 +183,7 @@ QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& c
     of_first = {pair.last.scale, pair.last.inverse_scale, {}};
   pair.first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first, of_first);
   if (!ctx.dry && (casts.last.fp8() || casts.first.fp8()))
-    quantize_into(Launcher(ctx), x, pair, casts.shared(), options);
+    quantize_into(ctx, Launcher(ctx), x, pair, casts.shared(), options);
   for (Quantized* q : {&pair.last, &pair.first}) {
     const bool emulate = options.emulate || q->granularity == Granularity::block1x32;
     if (!emulate || q->codes.empty()) continue;

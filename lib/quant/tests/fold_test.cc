@@ -54,7 +54,7 @@ TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
     options.counts = &counts;
     cast_rows_to_bytes(host.context, x.view, DType::e4m3, options, bytes.view(), scales.view());
     options.counts = &device_counts;
-    launch_rows_to_bytes(Launcher(), x.view, DType::e4m3, options, there.view(), s.view());
+    rows_to_bytes_cuda<Launcher>(host.context, x.view, DType::e4m3, options, there.view(), s.view());
     EXPECT_EQ(counts.elements, expected.elements);
     EXPECT_EQ(counts.underflowed, expected.underflowed);
     EXPECT_EQ(device_counts.underflowed, expected.underflowed);

@@ -8,6 +8,7 @@
 #include "fp8/cli/command.h"
 #include "fp8/model/checkpoint.h"
 #include "fp8/model/record.h"
+#include "fp8/model/split.h"
 #include "fp8/settings/lora.h"
 #include "fp8/settings/setting.h"
 #include "fp8/shard/state_tensors.h"
@@ -100,6 +101,42 @@ void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
   }
   for (const auto& [name, wanted] : {std::pair("ep", c.ep > 1), {"aux-loss", c.aux_loss > 0}, {"z-loss", c.z_loss > 0}})
     if (wanted) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
+}
+
+void check_tensor_parallel(const RunConfig& c, const hf::ModelConfig& model,
+                           const std::vector<model::Parameter>& table) {
+  if (c.tp == 1) return;
+  const std::string tp = cli::flag_name("tp"), what = tp + " " + std::to_string(c.tp) + ": ";
+  for (const auto& [name, wanted] :
+       {std::pair("tensor-stats-every", c.stats_every > 0), {"sample-every", c.sample_every > 0}})
+    if (wanted) throw Error(cli::flag_name(name) + ": not with " + tp);
+  for (const model::Parameter& p : table)
+    if (!p.trainable && dtype::is_fp8(p.stored))
+      throw Error(what + p.name + " is stored as FP8 codes, which it does not divide");
+  if (c.batch_size * c.seq_length < c.tp || (!c.eval_data.empty() && c.seq_length < c.tp))
+    throw Error(what + "a micro-batch has fewer tokens than that");
+  const auto reason = [&](std::int64_t ranks) -> std::string {
+    try {
+      model::check_tensor_parallel(model, table, {0, static_cast<int>(ranks), c.precision.recipe_or_null()});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  if (const std::string found = reason(c.tp); !found.empty())
+    throw Error(what + found + nearest_values("tp", c.tp, model.num_attention_heads, [&](std::int64_t ranks) {
+                  return reason(ranks).empty();
+                }));
+}
+
+std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
+                           const std::function<bool(std::int64_t)>& fits) {
+  std::int64_t below = std::min(value - 1, most), above = value + 1;
+  while (below > 0 && !fits(below)) --below;
+  while (above <= most && !fits(above)) ++above;
+  const std::string lower = below > 0 ? std::to_string(below) : "", upper = above <= most ? std::to_string(above) : "";
+  if (lower.empty() && upper.empty()) return "";
+  return "; " + cli::flag_name(name) + " " + lower + (lower.empty() || upper.empty() ? "" : " or ") + upper + " fits";
 }
 
 std::string note_of_routers(const PrecisionConfig& precision, const std::vector<model::Parameter>& table) {

@@ -38,6 +38,7 @@ comm::Request start_exchange(comm::Communicator& group, const View& from, const 
 void ParameterStore::allocate_sums(const Context& ctx) {
   if (!options_.training) return;
   squares_ = allocate(ctx, DType::f64, {std::ssize(table_)}, "scratch");
+  allocate_copy_sums(ctx);
   const std::int64_t replicas = mesh_.replicas().size();
   if (replicas == 1 || options_.reduce == DType::f32) return;
   std::int64_t most = 0;
@@ -52,15 +53,14 @@ void ParameterStore::allocate_sums(const Context& ctx) {
 UnitGradients ParameterStore::gradient_buffers(int unit) {
   UnitGradients out;
   const auto& slots = slots_[static_cast<std::size_t>(unit)];
-  const bool alone = mesh_.shards().size() == 1;
-  out.accumulate = micro_ > 0 && (alone || options_.zero == 1);
-  if (!alone) {
+  out.accumulate = micro_ > 0 && (alone_ || options_.zero == 1);
+  if (!alone_) {
     Reducing& r = reducing(unit);
     finish(ctx_, r);
   }
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots[i];
-    if (s.trainable) out.slot[i] = alone ? s.gradient_shard : reducing(unit).slot[i].rows(0, s.extent.rows);
+    if (s.trainable) out.slot[i] = alone_ ? s.gradient_shard : reducing(unit).slot[i].rows(0, s.extent.rows);
   }
   return out;
 }
@@ -74,7 +74,7 @@ void ParameterStore::trace_given(int unit) {
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots_[static_cast<std::size_t>(unit)][i];
     if (!s.trainable) continue;
-    const View& whole = mesh_.shards().size() == 1 ? s.gradient_shard : reducing(unit).slot[i];
+    const View& whole = alone_ ? s.gradient_shard : reducing(unit).slot[i];
     for (const int number : s.parameters) {
       const model::Parameter& p = table_[static_cast<std::size_t>(number)];
       trace_->given.push_back({number, digest_of_values(ctx_, s.rows_of(whole, p))});
@@ -112,7 +112,7 @@ void ParameterStore::gradients_done(int unit) {
   if (trace_ != nullptr && !ctx_.dry) trace_given(unit);
   const bool last = micro_ + 1 == micro_count_;
   if (ctx_.dry) return;
-  if (mesh_.shards().size() == 1) return last ? start_replica_sums(unit) : void();
+  if (alone_) return last ? start_replica_sums(unit) : void();
   if (options_.zero == 1 && !last) return;
   const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
   Reducing& r = reducing(unit);
@@ -215,6 +215,7 @@ void ParameterStore::sum_replicas_in_bf16(const Context& ctx, const View& gradie
 void ParameterStore::finish_gradients(const Context& ctx) {
   for (Reducing& r : reducing_) finish(ctx, r);
   finish_replica_sums(ctx);
+  if (micro_ + 1 == micro_count_) sum_copies(ctx);
   if (trace_ == nullptr || ctx.dry) return;
   for (const ParameterShard& o : shards_) {
     if (o.rows.count() > 0 && !o.gradient.empty())
@@ -226,42 +227,17 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
   const std::span<double> squares(squares_.as<double>(), table_.size());
   ops::zero(ctx, squares_);
   for (const ParameterShard& o : shards_)
-    if (!o.gradient.empty() && o.rows.count() > 0)
+    if (!o.gradient.empty() && o.rows.count() > 0 && first_of_copies(table_[static_cast<std::size_t>(o.number)]))
       optim::add_squares(ctx, o.gradient, ctx.dry ? nullptr : &squares[static_cast<std::size_t>(o.number)]);
   {
     const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(squares_));
-    if (!ctx.dry) mesh_.shards().sum_here(squares);
+    if (!ctx.dry) mesh_.copy().sum_here(squares);
   }
   optim::add_in_order(ctx, squares, total);
 }
 
-void ParameterStore::visit_gradients(const Context& ctx,
-                                     const std::function<void(const model::Parameter&, const View&)>& visit) const {
-  for (const ParameterShard& o : shards_) {
-    const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
-    if (!p.trainable) continue;
-    if (mesh_.shards().size() == 1) {
-      if (!ctx.dry && comm::is_writer(mesh_.all())) visit(p, o.gradient);
-      continue;
-    }
-    const device::Scope scope(*ctx.arena);
-    const View whole = matrix(ctx, DType::f32, p.rows(), p.cols(), p.shape.size() == 1, "gathered gradient");
-    if (ctx.dry) continue;
-    {
-      const device::Timer timer(ctx, device::Work::communication, "gather gradient",
-                                static_cast<double>(tensor::bytes_of(whole)));
-      std::vector<std::int64_t> bytes;
-      for (int shard = 0; shard < mesh_.shards().size(); ++shard)
-        bytes.push_back(4 * rows_on(p, shard).count() * p.cols());
-      mesh_.shards().start_all_gather(bytes_at(o.gradient), static_cast<std::byte*>(whole.data), bytes).wait();
-    }
-    if (comm::is_writer(mesh_.all())) visit(p, whole);
-  }
-}
-
 std::optional<std::string> ParameterStore::differing_replica(const Context& ctx) const {
-  comm::Communicator& group = mesh_.replicas();
-  if (group.size() == 1) return std::nullopt;
+  if (mesh_.replicas().size() == 1 && mesh_.tensor().size() == 1) return std::nullopt;
   std::string digests;
   for (const ParameterShard& o : shards_) {
     std::string each;
@@ -270,12 +246,25 @@ std::optional<std::string> ParameterStore::differing_replica(const Context& ctx)
     digests += digest_of(std::as_bytes(std::span(each))).hex();
   }
   const std::size_t each = digests.size() / shards_.size();
-  const std::vector<std::string> all = group.all_gather(digests);
-  for (std::size_t number = 0; number < shards_.size(); ++number)
-    for (std::size_t replica = 1; replica < all.size(); ++replica)
-      if (all[replica].compare(number * each, each, all[0], number * each, each) != 0)
-        return "replica " + std::to_string(replica) + " of " + table_[number].name;
-  return std::nullopt;
+  const auto differing = [&](comm::Communicator& group, const std::string& what,
+                             const auto& first_of) -> std::optional<std::string> {
+    const std::vector<std::string> all = group.all_gather(digests);
+    for (std::size_t number = 0; number < shards_.size(); ++number)
+      for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        const std::size_t first = first_of(rank, table_[number]);
+        if (all[rank].compare(number * each, each, all[first], number * each, each) != 0)
+          return what + std::to_string(rank) + " of " + table_[number].name + " is not the same as " + what +
+                 std::to_string(first);
+      }
+    return std::nullopt;
+  };
+  const auto found =
+      differing(mesh_.replicas(), "replica ", [](std::size_t, const model::Parameter&) { return std::size_t{0}; });
+  const auto copy = differing(mesh_.tensor(), "tp rank ", [](std::size_t rank, const model::Parameter& p) {
+    const auto copies = static_cast<std::size_t>(p.copies);
+    return p.expert >= 0 ? rank : rank / copies * copies;
+  });
+  return found ? found : copy;
 }
 
 void ParameterStore::zero_gradients(const Context& ctx) {

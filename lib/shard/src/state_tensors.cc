@@ -7,9 +7,11 @@
 namespace fp8::shard {
 namespace {
 
-// The rows that a rank saves of those that it holds together with its replicas: each replica saves a part.
-RowRange share_of(const RowRange& rows, const comm::Mesh& mesh) {
-  const RowRange part = rows_of(rows.count(), mesh.replicas().rank(), mesh.replicas().size());
+// The rows that a rank saves of those that it holds together with its replicas and with ranks that have a copy: each
+// saves a part.
+RowRange share_of(const RowRange& rows, int copies, const comm::Mesh& mesh) {
+  const int number = mesh.replicas().rank() * copies + mesh.tensor().rank() % copies;
+  const RowRange part = rows_of(rows.count(), number, mesh.replicas().size() * copies);
   return {rows.begin + part.begin, rows.begin + part.end};
 }
 
@@ -19,10 +21,13 @@ StateKind of_parameters(std::string_view prefix, View ParameterShard::*values, b
     for (std::size_t i = 0; i < source.table.size(); ++i) {
       const model::Parameter& p = source.table[i];
       if (!weight && !p.trainable) continue;
-      StateTensor t{std::string(prefix) + p.name, p.shape, static_cast<int>(i), weight, {}, {}, {}};
+      StateTensor t{std::string(prefix) + p.name, p.whole_shape(), static_cast<int>(i), weight, {}, {}, {}};
       if (source.store != nullptr) {
         const ParameterShard& o = source.store->shards()[i];
-        t.rows = o.rows, t.saved = share_of(o.rows, source.store->mesh()), t.values = o.*values;
+        t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
+        if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1))
+          t.columns = {p.first_col(), p.first_col() + p.cols()};
+        t.saved = share_of(t.rows, p.copies, source.store->mesh()), t.values = o.*values;
       }
       tensors.push_back(std::move(t));
     }

@@ -8,6 +8,7 @@
 #include "fp8/base/round.h"
 #include "fp8/device/device.h"
 #include "fp8/device/profile.h"
+#include "fp8/model/split.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
@@ -25,6 +26,13 @@ constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block12
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 
+// A number that differs between the elements of a parameter, for the first element of a row of its block: the element's
+// index in the whole, if whole rows are divided over ranks.
+std::int64_t element_of(const model::Parameter& p, std::int64_t row) {
+  if (p.first_col() == 0) return (p.first_row() + row) * p.cols();
+  return p.rows() * p.first_col() + row * p.cols();
+}
+
 View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
   return matrix.empty() ? View{} : matrix.rows(first, first + count);
 }
@@ -38,6 +46,7 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
   if (config.experts) expert_count_ = config.experts->count;
   if (expert_count_ > 0 && mesh_.experts().size() > 1)
     exchange_.emplace(mesh_.experts(), expert_count_, options_.expert_rows);
+  build_tensor_group();
   frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
   build_slots();
   build_adapters();
@@ -58,11 +67,13 @@ void ParameterStore::build_slots() {
     SlotState& s = slots_[static_cast<std::size_t>(p.unit)][static_cast<std::size_t>(p.slot)];
     const bool first = s.shards == nullptr;
     s.shards = p.expert < 0 ? &mesh_.shards() : &mesh_.expert_shards();
-    s.fp8 = precision_of(p);  // all parameters of a slot have the same
+    const bool straddles = s.fp8.tensor_parallel.straddles;
+    s.fp8 = precision_of(p);  // all parameters of a slot have the same, but for the blocks of their rows
+    s.fp8.tensor_parallel.straddles = s.fp8.tensor_parallel.straddles || straddles;
     s.stored = first || s.stored == p.stored ? p.stored : DType::f32;
     if (p.matmul() || (tied_ && p.role == model::ParameterRole::embedding)) add_part(s, p, static_cast<int>(i));
     shards_[i].number = static_cast<int>(i);
-    shards_[i].rows = rows_on(p, mesh_.shards().rank());
+    shards_[i].rows = rows_on(p, s.shards->rank());
     shards_[i].scale = -1;
     if (!has_expert(p.expert)) continue;
     if (s.parameters.empty()) s.first_row = p.slot_row;
@@ -74,15 +85,26 @@ void ParameterStore::build_slots() {
   for (auto& unit : slots_)
     for (SlotState& s : unit)
       if (!s.parameters.empty()) s.form = form_of(s);
+  alone_ = std::ranges::all_of(slots_, [](const auto& unit) {
+    return std::ranges::all_of(unit, [](const SlotState& s) { return s.shards == nullptr || s.shards->size() == 1; });
+  });
 }
 
-// The rows of a parameter that a rank of mesh().shards() has. The ranks that share experts are adjacent.
+void ParameterStore::build_tensor_group() {
+  if (mesh_.tensor().size() == 1) return;
+  std::int64_t first_token = 0;
+  int copies = 1;
+  for (const model::Parameter& p : table_) {
+    if (p.role == model::ParameterRole::embedding) first_token = p.first_row();
+    if (p.slot == model::Slot::qkv) copies = std::max(copies, p.copies);
+  }
+  tensor_.emplace(mesh_.tensor(), first_token, copies);
+}
+
+// The rows of this rank's block of a parameter that a rank of those that shard it has.
 RowRange ParameterStore::rows_on(const model::Parameter& p, int shard) const {
-  if (p.expert < 0) return rows_of(p.rows(), shard, mesh_.shards().size());
-  const int ranks = mesh_.experts().size();
-  const RowRange experts = experts_of(shard % ranks);
-  if (p.expert < experts.begin || p.expert >= experts.end) return {};
-  return rows_of(p.rows(), shard / ranks, mesh_.expert_shards().size());
+  if (!has_expert(p.expert)) return {};
+  return rows_of(p.rows(), shard, (p.expert < 0 ? mesh_.shards() : mesh_.expert_shards()).size());
 }
 
 void ParameterStore::add_part(SlotState& s, const model::Parameter& p, int number) {
@@ -92,7 +114,7 @@ void ParameterStore::add_part(SlotState& s, const model::Parameter& p, int numbe
   if (p.fused)
     s.parts.back().end = end;
   else
-    s.parts.push_back({p.slot_row, end, p.fp8, p.gemms, number});
+    s.parts.push_back({p.slot_row, end, p.fp8, p.gemms, number, p.first_row(), p.whole_shape().front()});
   s.linears.back().end = end;
   s.linears.back().last_part = s.parts.size();
 }
@@ -100,9 +122,18 @@ void ParameterStore::add_part(SlotState& s, const model::Parameter& p, int numbe
 linear::LinearPrecision ParameterStore::precision_of(const model::Parameter& p) const {
   linear::LinearPrecision fp8 = options_.fp8;
   if (p.expert >= 0) fp8.amax_reducer = nullptr;  // ranks without rows of the expert would not take part
-  if (fp8.recipe == nullptr || p.recipe == nullptr) return fp8;
-  fp8.recipe = p.recipe;
-  fp8.options.power_of_2 = options_.power_of_2.value_or(p.recipe->power_of_2);
+  if (fp8.recipe == nullptr) return fp8;
+  if (p.recipe != nullptr) {
+    fp8.recipe = p.recipe;
+    fp8.options.power_of_2 = options_.power_of_2.value_or(p.recipe->power_of_2);
+  }
+  if (tensor_ && !p.bounds.empty()) {
+    const std::int64_t block = std::max(quant::block_extent(fp8.recipe->forward.w.granularity).along,
+                                        quant::block_extent(fp8.recipe->forward.x.granularity).along);
+    fp8.tensor_parallel = {&*tensor_, p.tensor_parallel_axis, p.first_col(),
+                           p.tensor_parallel_axis == 1 ? p.whole.back() : 0,
+                           block > 0 && model::grain_of(p) % block != 0};
+  }
   return fp8;
 }
 
@@ -236,7 +267,7 @@ std::size_t ParameterStore::buffer_of(int unit, bool every_unit) const {
 // wider type, since a filter may leave some layers in bf16.
 void ParameterStore::allocate_buffers(const Context& ctx) {
   allocate_sums(ctx);
-  if (mesh_.shards().size() == 1) return;
+  if (alone_) return;
   const bool keep = keeps_gathered(), whole_gradients = options_.zero == 1;
   gathered_.resize(keep ? static_cast<std::size_t>(units_) : 4);
   reducing_.resize(!options_.training ? 0 : whole_gradients ? static_cast<std::size_t>(units_) : 4);
@@ -299,6 +330,8 @@ void ParameterStore::scales_and_codes(const Context& ctx) {
     if (s.form == WeightForm::single_copy) {
       quant::CastOptions by_rows = s.fp8.options;
       by_rows.rule = s.fp8.recipe->scale_rule;
+      if (const auto& tp = s.fp8.tensor_parallel; tp.ranks != nullptr && tp.axis == 1)
+        by_rows.split = {tp.ranks, tp.axis, tp.first_column, tp.columns};
       quant::cast_rows_to_bytes(ctx, o.master, s.fp8.recipe->forward.w.format, by_rows, o.codes, o.row_scales);
     }
     if (s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes)
@@ -350,7 +383,7 @@ View ParameterStore::gathered_slot(int unit, std::size_t i) {
 ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
 
 void ParameterStore::prefetch(int unit) {
-  if (mesh_.shards().size() == 1 || ctx_.dry || unit < 0 || unit >= units_) return;
+  if (alone_ || ctx_.dry || unit < 0 || unit >= units_) return;
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
   const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
@@ -376,7 +409,7 @@ void ParameterStore::prefetch(int unit) {
 
 UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
   prefetch(unit);
-  if (mesh_.shards().size() > 1 && !ctx_.dry) {
+  if (!alone_ && !ctx_.dry) {
     Gathered& g = gathered(unit);
     const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(g.bytes, 0));
     for (comm::Request& request : g.requests) request.wait();
@@ -392,7 +425,10 @@ UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pa
     const bool has =
         i + 1 < kSlots && slots[i + 1].present() && slots[i + 1].extent.cols == 1 &&
         table_[static_cast<std::size_t>(slots[i + 1].parameters.front())].role == model::ParameterRole::bias;
-    return has ? whole(i + 1) : View{};
+    // What ranks add up gets the bias when it is added up.
+    const bool added_later =
+        tensor_ && (i == static_cast<std::size_t>(model::Slot::o) || i == static_cast<std::size_t>(model::Slot::down));
+    return has && !added_later ? whole(i + 1) : View{};
   };
   for (std::size_t i = 0; i < kSlots; ++i) {
     const SlotState& s = slots[i];
@@ -433,10 +469,14 @@ void ParameterStore::add_adapters(int unit, const model::AdaptedSlot& at, UnitWe
   for (std::size_t i = 0; i < of_a.parameters.size(); ++i) {
     const int number = of_a.parameters[i];
     ops::Dropout dropout;
+    const model::Parameter& adapter = table_[static_cast<std::size_t>(number)];
     if (dropout_)  // no other stream has the same step and number
-      dropout = {dropout_probability_, dropout_->seed ^ kDropoutKey,
+      dropout = {dropout_probability_,
+                 dropout_->seed ^ kDropoutKey,
                  static_cast<std::uint64_t>(dropout_->step) << 24 | static_cast<std::uint64_t>(number),
-                 dropout_->first_row};
+                 dropout_->first_row,
+                 adapter.first_col(),
+                 adapter.whole_shape().back()};
     linear::Part part = of_a.parts[i];
     const auto l = std::ranges::find_if(linears, [&](const SlotLinear& each) { return part.begin < each.end; });
     linear::Weight& weight = linears_of_experts != nullptr
@@ -467,7 +507,7 @@ void ParameterStore::update(const Context& ctx, const optim::Settings& settings,
                             {},
                             p.decay,
                             static_cast<std::uint32_t>(o.number),
-                            o.rows.begin * p.cols()};
+                            element_of(p, o.rows.begin)};
     if (o.compute_weight.data == o.master.data) block.compute_weight = {};
     const bool measured = slot_of(o).form == WeightForm::delayed;  // whether its amax is that of its compute weight
     if (o.scale >= 0 && !measured) block.amax = amax_.rows(o.scale, o.scale + 1);

@@ -134,7 +134,7 @@ void ParameterStore::reduce_amaxes(comm::Communicator& group, const View& amaxes
 // with the same recipe are computed together.
 void ParameterStore::renew_current_scales(const Context& ctx) {
   if (first_delayed_ == 0) return;
-  reduce_amaxes(mesh_.shards(), amax_.rows(0, first_delayed_));
+  reduce_amaxes(mesh_.copy(), amax_.rows(0, first_delayed_));
   std::int64_t begin = 0, end = 0;
   linear::LinearPrecision fp8;  // precision of the slots from `begin` on
   const auto finish = [&] {

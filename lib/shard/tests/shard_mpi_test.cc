@@ -1,6 +1,8 @@
 // Sharding over all ranks of a job and over subgroups, of tensors and of the parameters of a model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../../comm/tests/forwarding.h"
 #include "../../comm/tests/mpi_main.h"
 #include "expert_load_cases.h"
@@ -81,8 +83,36 @@ TEST(Store, AReplicaThatDiffersIsNamed) {
   kit.fill(odd_value);
   EXPECT_EQ(kit.store.differing_replica(kit.ctx), std::nullopt);
   if (world().rank() == world().size() - 1) kit.store.shards()[3].master.as<float>()[1] += 1;
-  EXPECT_EQ(kit.store.differing_replica(kit.ctx).value_or(""),
-            "replica " + std::to_string(world().size() - 1) + " of " + kit.store.table()[3].name);
+  EXPECT_EQ(kit.store.differing_replica(kit.ctx).value_or(""), "replica " + std::to_string(world().size() - 1) +
+                                                                   " of " + kit.store.table()[3].name +
+                                                                   " is not the same as replica 0");
+}
+
+// All ranks of tensor parallelism have the norms, and two of four the same key heads; query heads differ on all.
+TEST(Store, ACopyOnATpRankThatDiffersIsNamed) {
+  const int ranks = world().size();
+  if (ranks == 1) GTEST_SKIP() << "one rank has no copies";
+  hf::ModelConfig config = small_model();
+  config.num_key_value_heads = 2, config.intermediate_size = 64;
+  Kit kit(comm::Mesh(world(), {1, 1, 1, 1, ranks}), config, small_table(config), store_of(DType::bf16));
+  kit.fill(odd_value);
+  const auto check = [&](const std::string& name, int first) {
+    const std::string parameter = "model.layers.1." + name + ".weight", last = std::to_string(ranks - 1);
+    const auto& table = kit.store.table();
+    const auto number = std::ranges::find(table, parameter, &model::Parameter::name) - table.begin();
+    float& value = kit.store.shards()[static_cast<std::size_t>(number)].master.as<float>()[1];
+    EXPECT_EQ(kit.store.differing_replica(kit.ctx), std::nullopt);
+    const float before = value;
+    if (world().rank() == ranks - 1) value += 1;
+    const std::string wanted = first == ranks - 1 ? ""
+                                                  : "tp rank " + last + " of " + parameter +
+                                                        " is not the same as tp rank " + std::to_string(first);
+    EXPECT_EQ(kit.store.differing_replica(kit.ctx).value_or(""), wanted);
+    value = before;
+  };
+  check("self_attn.k_norm", 0);
+  check("self_attn.k_proj", ranks == 4 ? 2 : ranks - 1);
+  check("self_attn.q_proj", ranks - 1);
 }
 
 // Three of four ranks: row counts are not multiples of the number of ranks.

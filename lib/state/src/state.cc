@@ -31,13 +31,15 @@ void read_converted(const ckpt::Checkpoint& checkpoint, const std::string& name,
 
 // This rank's rows of a stored tensor, and where they are loaded to.
 struct OwnRows {
-  shard::RowRange rows;
+  shard::RowRange rows, columns;  // no columns: all
   View to;
   std::int64_t loaded = 0;  // rows that verification has read into `to`
 
   // Where verification reads a block; empty unless it is whole rows, all of them own rows, and needs no conversion.
   std::span<std::byte> destination_of(const ckpt::TensorMeta& meta, const ckpt::Block& block) {
-    if (to.device != device::DeviceType::host || meta.dtype != to.dtype || !ckpt::is_whole_rows(meta, block)) return {};
+    if (to.device != device::DeviceType::host || meta.dtype != to.dtype || !ckpt::is_whole_rows(meta, block) ||
+        columns.count() > 0)
+      return {};
     const std::int64_t begin = block.begin_row(), end = block.end_row();
     if (begin < rows.begin || end > rows.end) return {};
     loaded += end - begin;
@@ -45,6 +47,22 @@ struct OwnRows {
   }
 };
 using OwnTensors = std::map<std::string, OwnRows, std::less<>>;  // rows by name in the file
+
+void read_rest(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const OwnRows& own);
+
+// Reads whole rows, and keeps the own columns.
+void read_columns(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const OwnRows& own) {
+  const std::int64_t all = checkpoint.at(name).shape.back(), piece = std::max<std::int64_t>(1, kPieceElements / all);
+  const tensor::Tensor rows(own.to.dtype, {std::min(piece, own.rows.count()), all});
+  for (std::int64_t r = 0; r < own.rows.count(); r += piece) {
+    const std::int64_t n = std::min(piece, own.rows.count() - r);
+    const View part = rows.view().rows(0, n);
+    read_rest(ctx, checkpoint, name, {{own.rows.begin + r, own.rows.begin + r + n}, {}, part});
+    const View from = part.columns(own.columns.begin, own.columns.end), to = own.to.rows(r, r + n);
+    for (std::int64_t i = 0; i < n; ++i)
+      std::ranges::copy(bytes_of(from.rows(i, i + 1)), bytes_of(to.rows(i, i + 1)).begin());
+  }
+}
 
 // Reads the own rows that verification has not read.
 void read_rest(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std::string& name, const OwnRows& own) {
@@ -56,6 +74,7 @@ void read_rest(const Context& ctx, const ckpt::Checkpoint& checkpoint, const std
     read_rest(ctx, checkpoint, name, there);
     return tensor::copy_across(ctx, there.to, own.to);
   }
+  if (own.columns.count() > 0) return read_columns(ctx, checkpoint, name, own);
   if (own.loaded >= own.rows.count()) return;
   if (checkpoint.at(name).dtype == own.to.dtype) {
     checkpoint.read_rows(name, own.rows.begin, own.rows.end, bytes_of(own.to));
@@ -81,14 +100,29 @@ std::set<std::int64_t> complete_slots(const ckpt::Checkpoint& checkpoint,
   return complete;
 }
 
+// Some rows of this rank's block of a parameter.
+std::vector<float> values_of_block(const model::Parameter& p, shard::RowRange rows,
+                                   const settings::AdapterValues& values) {
+  model::Parameter all = p;
+  all.shape = p.whole_shape();
+  const auto width = static_cast<std::size_t>(all.cols()), n = static_cast<std::size_t>(rows.count());
+  std::vector<float> whole(n * width), block;
+  values(all, {p.first_row() + rows.begin, p.first_row() + rows.end}, whole);
+  if (p.cols() == all.cols()) return whole;
+  for (std::size_t r = 0; r < n; ++r) {
+    const auto first = whole.begin() + static_cast<std::ptrdiff_t>(r * width) + p.first_col();
+    block.insert(block.end(), first, first + p.cols());
+  }
+  return block;
+}
+
 // Fills the own rows of adapters that the checkpoint does not have.
 void begin_adapters(shard::ShardedModel& model, const ckpt::Checkpoint& checkpoint,
                     const settings::AdapterValues& values) {
   for (const shard::ParameterShard& own : model.store.shards()) {
     const model::Parameter& p = model.store.table()[static_cast<std::size_t>(own.number)];
     if (own.rows.count() == 0 || checkpoint.find(std::string(ckpt::kWeights) + p.name) != nullptr) continue;
-    std::vector<float> floats(static_cast<std::size_t>(own.master.size()));
-    values(p, own.rows, floats);
+    const std::vector<float> floats = values_of_block(p, own.rows, values);
     device::copy_bytes(model.ctx, own.master.data, model.ctx.device, floats.data(), device::DeviceType::host,
                        own.master.bytes());
   }
@@ -100,7 +134,7 @@ OwnTensors own_tensors(const std::vector<shard::StateTensor>& tensors, const std
   for (const shard::StateTensor& t : tensors) {
     if (t.scale_slot >= 0 && !slots.contains(t.scale_slot)) continue;
     if (t.rows.count() > 0 && (t.weight || t.scale_slot >= 0 || moments))
-      own.emplace(t.name, OwnRows{t.rows, t.values});
+      own.emplace(t.name, OwnRows{t.rows, t.columns, t.values});
   }
   return own;
 }
@@ -182,7 +216,9 @@ ckpt::FileEntry write_shard(const std::vector<shard::StateTensor>& tensors, cons
     ckpt::TensorMeta meta{t.name, t.values.dtype, t.shape, {}, {}, {}};
     const model::Parameter& p = table[static_cast<std::size_t>(t.parameter)];
     if (t.weight) meta.precision = std::string(p.precision()), meta.reason = p.reason;
-    writer.tensor(meta, ckpt::rows_block(meta, t.saved.begin, t.saved.end), bytes_of(t.saved_values()));
+    ckpt::Block block = ckpt::rows_block(meta, t.saved.begin, t.saved.end);
+    if (t.columns.count() > 0) block.offset.back() = t.columns.begin, block.extent.back() = t.columns.count();
+    writer.tensor(meta, block, bytes_of(t.saved_values()));
   }
   return writer.finish([](const std::string& reason) { throw Error(reason, Exit::diverged); });
 }

@@ -35,7 +35,7 @@ void reshard(const comm::MeshShape& shape, const std::string& from, const std::s
       EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
     }
     const Documents documents{hf::to_json(config), json::object({{"step", 3}}), json::Array{},
-                              mesh_of(ranks, shape.dp_replicate), "{}"};
+                              mesh_of(ranks, shape.dp_replicate, shape.tp), "{}"};
     if (world().rank() == 0) std::filesystem::create_directories(run);
     group->barrier();
     const Hooks hooks;
@@ -89,8 +89,8 @@ TEST(State, AnyNumberOfRanks) {
   world().barrier();
 }
 
-// Each replica saves a part of the rows that it holds, so that every rank writes and no row is written twice; what one
-// mesh wrote, any other reads.
+// Each replica, and each tp rank that has the same block, saves a part of the rows that it holds, so that every rank
+// writes and no row is written twice; what one mesh wrote, any other reads.
 TEST(State, OfReplicasIsWrittenOnce) {
   std::optional<test::TemporaryFolder> own;  // folder of rank 0
   comm::agree(world(), [&] {
@@ -100,21 +100,22 @@ TEST(State, OfReplicasIsWrittenOnce) {
   shard::StoreOptions options = shard::store_of(DType::bf16, "delayed");
   options.delayed.history = 4;
   reshard({1, 1}, "", folder + "/one", options);
-  for (int replicas = 2; replicas <= world().size(); replicas *= 2)
-    for (int shards = 1; replicas * shards <= world().size(); shards *= 2) {
-      const std::string at = folder + "/" + std::to_string(replicas) + std::to_string(shards);
-      reshard({replicas, shards}, folder + "/one" + step, at + "/a", options);
-      reshard({1, 1}, at + "/a" + step, at + "/b", options);
-      if (world().rank() != 0) continue;
-      SCOPED_TRACE(at);
-      const ckpt::Checkpoint written = ckpt::Checkpoint::open(at + "/a" + step);
-      written.verify();
-      EXPECT_EQ(written.world(), replicas * shards);
-      const std::string weight = "weights/model.embed_tokens.weight";  // has rows for every rank
-      EXPECT_EQ(written.at(weight).rows(), 64);
-      for (const char* file : {"/manifest.json", "/rank-00000-of-00001.h5"})
-        EXPECT_TRUE(read_file(at + "/b" + step + file) == read_file(folder + "/one" + step + file)) << file;
-    }
+  for (const int tp : {1, 2})
+    for (int replicas = tp == 1 ? 2 : 1; replicas * tp <= world().size(); replicas *= 2)
+      for (int shards = 1; replicas * shards * tp <= world().size(); shards *= 2) {
+        const std::string at = folder + "/" + std::to_string(replicas) + std::to_string(shards) + std::to_string(tp);
+        reshard({replicas, shards, 1, 1, tp}, folder + "/one" + step, at + "/a", options);
+        reshard({1, 1}, at + "/a" + step, at + "/b", options);
+        if (world().rank() != 0) continue;
+        SCOPED_TRACE(at);
+        const ckpt::Checkpoint written = ckpt::Checkpoint::open(at + "/a" + step);
+        written.verify();
+        EXPECT_EQ(written.world(), replicas * shards * tp);
+        const std::string weight = "weights/model.embed_tokens.weight";  // has rows for every rank
+        EXPECT_EQ(written.at(weight).rows(), 64);
+        for (const char* file : {"/manifest.json", "/rank-00000-of-00001.h5"})
+          EXPECT_TRUE(read_file(at + "/b" + step + file) == read_file(folder + "/one" + step + file)) << file;
+      }
   world().barrier();
 }
 

@@ -30,7 +30,7 @@ class GradientFile {
       : file_(path, force) {
     std::vector<hf::TensorSpec> specs;
     for (const model::Parameter& p : table)
-      if (p.trainable) specs.push_back({name_of(p), dtype::DType::f32, p.shape});
+      if (p.trainable) specs.push_back({name_of(p), dtype::DType::f32, p.whole_shape()});
     writer_.emplace(File::open_update(file_.path()), std::move(specs), metadata);
   }
   void write(const device::Context& ctx, const model::Parameter& p, const tensor::View& gradient) {

@@ -174,6 +174,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   settings::check_statistics(s.config);
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
+  settings::check_tensor_parallel(s.config, model, s.model_spec.table);
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
@@ -210,6 +211,31 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   return s;
 }
 
+std::string ranks_text(std::int64_t ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
+
+// The flags of the mesh whose product is the number of ranks: "--dp-replicate 2 times --tp 2".
+std::string factors_of(const settings::RunConfig& c) {
+  std::string product;
+  const auto factor = [&product](const char* flag, std::int64_t value, bool shown) {
+    if (shown) product += (product.empty() ? "" : " times ") + cli::flag_name(flag) + " " + std::to_string(value);
+  };
+  factor("dp-replicate", c.dp_replicate, c.dp_replicate > 1 || c.tp == 1);
+  factor("dp-shard", c.dp_shard, c.dp_shard > 0);
+  factor("tp", c.tp, c.tp > 1);
+  return product;
+}
+
+std::string start_of(std::int64_t ranks) {
+  return "; start several ranks, as with mpirun -n " + std::to_string(ranks) + " fp8-step";
+}
+
+// "; 2 or 4 ranks fit": the nearest multiples of `product`, or with `exact` that number alone.
+std::string fitting_ranks(std::int64_t ranks, std::int64_t product, bool exact) {
+  if (ranks == 1) return start_of(product);
+  const std::int64_t below = exact ? 0 : ranks / product * product, above = below + product;
+  return "; " + (below > 0 ? std::to_string(below) + " or " : "") + ranks_text(above) + (above == 1 ? " fits" : " fit");
+}
+
 }  // namespace
 
 bool RunSetup::changes_computation() const {
@@ -232,24 +258,21 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
   comm::MeshShape shape;
   comm::agree(host_comm, [&] {
     settings::check_experts(config, settings::config_to_train(checkpoints.start(), config.lora.wanted()));
-    const auto started_by = [&](std::int64_t wanted) {
-      return host_comm.size() > 1 ? ""
-                                  : "; start several ranks, as with mpirun -n " + std::to_string(wanted) + " fp8-step";
-    };
-    const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate,
-                       shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / replicas);
-    if (checked_mul(replicas, shards, cli::flag_name("dp-replicate")) != ranks)
-      throw Error(cli::flag_name("dp-replicate") + " " + std::to_string(replicas) +
-                  (config.dp_shard > 0 ? " times " + cli::flag_name("dp-shard") + " " + std::to_string(shards)
-                                       : std::string()) +
-                  ": does not make " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                  started_by(replicas * std::max<std::int64_t>(1, config.dp_shard)));
+    const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate, tp = config.tp,
+                       others = checked_mul(replicas, tp, cli::flag_name("dp-replicate")),
+                       shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / others),
+                       product = checked_mul(others, shards, cli::flag_name("dp-replicate")), copy = shards * tp;
+    if (product != ranks)
+      throw Error(factors_of(config) + ": does not make " + ranks_text(ranks) +
+                  fitting_ranks(ranks, config.dp_shard > 0 ? product : others, config.dp_shard > 0));
     shape.dp_replicate = static_cast<int>(replicas);
     shape.dp_shard = static_cast<int>(shards);
-    if (shards % config.ep != 0)
-      throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " +
-                  std::to_string(shards) + ", the number of ranks that share a copy of the parameters" +
-                  started_by(config.ep));
+    shape.tp = static_cast<int>(tp);
+    const auto divides = [&](std::int64_t ep) { return copy % ep == 0; };
+    if (!divides(config.ep))
+      throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " + std::to_string(copy) +
+                  ", the number of ranks that share a copy of the parameters" +
+                  (ranks == 1 ? start_of(config.ep) : settings::nearest_values("ep", config.ep, copy, divides)));
     shape.ep = static_cast<int>(config.ep);
   });
   return {host_comm, shape};

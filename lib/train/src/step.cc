@@ -44,15 +44,16 @@ void forward_backward(StepEnvironment& env, const MicroBatches& batches, const S
     env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
     env.model.store.set_dropout(shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)});
     env.model.decoder.forward_backward(env.model.ctx, env.model.engine, env.model.store, batch, scale, losses);
-    optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
+    if (env.model.store.mesh().counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
   }
   env.model.store.set_dropout({});
   env.model.store.finish_gradients(env.model.ctx);
 }
 
-void reduce(comm::Communicator& ranks, StepTotals& totals) {
+void reduce(const StepEnvironment& env, StepTotals& totals) {
   std::array<std::int64_t, 2> sums{totals.targets, totals.tokens};
-  ranks.all_reduce(std::span<std::int64_t>(sums), comm::Reduce::sum);
+  if (!env.model.store.mesh().counts_samples()) sums = {};
+  env.host_comm.all_reduce(std::span<std::int64_t>(sums), comm::Reduce::sum);
   totals = {sums[0], sums[1]};
 }
 
@@ -83,7 +84,7 @@ void check_replicas(const StepEnvironment& env, std::int64_t step) {
   comm::agree(env.host_comm, [&] {
     if (found)
       throw Error(cli::flag_name("paranoid") + ": step " + std::to_string(step) + ": " + *found +
-                  " is not the same as replica 0; memory or a processor may be faulty; nothing of this step is kept");
+                  "; memory or a processor may be faulty; nothing of this step is kept");
   });
 }
 
@@ -252,7 +253,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
     totals.tokens = batches.tokens();
   }
   r.data_seconds = seconds_since(start);
-  reduce(env.host_comm, totals);
+  reduce(env, totals);
   r.lr = c.schedule.rate(position.step);
   if (totals.targets == 0) {
     r.masked = true;
@@ -360,7 +361,11 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
                        count = std::min(samples - first, batch);
     // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
     const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);
-    comm::agree(host_comm, [&] { sum.targets += read.read(sampler, first, count, rows); });
+    const bool counts = mesh.counts_samples();
+    comm::agree(host_comm, [&] {
+      const std::int64_t targets = read.read(sampler, first, count, rows);
+      if (counts) sum.targets += targets;
+    });
     gemms += count > 0 ? planned(rows * length) : 0;
     const device::Scope scope(model.arena);
     const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
@@ -382,6 +387,7 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
       gemms += planned_experts(model);
     }
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
+    if (!counts) continue;
     sum.loss += sum_of(of_tokens);
     if (each) each(first, count, of_tokens.data());
   }

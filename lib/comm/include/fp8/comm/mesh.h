@@ -51,12 +51,18 @@ class Mesh {
   Communicator& shards() const { return *shards_; }
   /// The ranks that hold the same shard (dp_replicate).
   Communicator& replicas() const { return *replicas_; }
+  /// The ranks that divide the linears of a shard (tp).
+  Communicator& tensor() const { return *tensor_; }
+  /// The ranks that hold one copy of the parameters: dp_shard x tp, in this order.
+  Communicator& copy() const { return *copy_; }
   /// The ranks among which the experts of a copy are divided (ep), in the order of the experts.
   Communicator& experts() const { return *experts_; }
   /// The ranks among which the parameters of an expert are sharded: dp_shard x tp / ep.
   Communicator& expert_shards() const { return *expert_shards_; }
   /// Number of this rank's part of the samples, from 0, and how many parts there are.
   int data_index() const { return all_->rank() / shape_.tp % data_parts(); }
+  /// Whether this rank counts what the ranks of tensor() have in common: samples and losses.
+  bool counts_samples() const { return all_->rank() % shape_.tp == 0; }
   /// See data_index().
   int data_parts() const { return shape_.dp_replicate * shape_.dp_shard; }
   /// Number of this rank's file in a checkpoint, from 0, and how many files there are.
@@ -67,7 +73,7 @@ class Mesh {
  private:
   friend Mesh on_device(const Mesh& host, const device::Context& ctx);
   MeshShape shape_;
-  std::shared_ptr<Communicator> all_, shards_, replicas_, experts_, expert_shards_;
+  std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, experts_, expert_shards_;
 };
 
 /// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it. Throws

@@ -23,21 +23,27 @@ using tensor::View;
 
 /// Rows of a fused weight that are one projection.
 struct Part {
-  std::int64_t begin = 0;  ///< first row
-  std::int64_t end = 0;    ///< one past the last
-  bool fp8 = false;        ///< compute precision; other parts are computed in the precision of the activations
-  quant::GemmSet gemms{};  ///< the GEMMs of an FP8 part that run in FP8
-  int number = -1;         ///< number of the projection, which an observer gets
+  std::int64_t begin = 0;        ///< first row
+  std::int64_t end = 0;          ///< one past the last
+  bool fp8 = false;              ///< compute precision; other parts are computed in the precision of the activations
+  quant::GemmSet gemms{};        ///< the GEMMs of an FP8 part that run in FP8
+  int number = -1;               ///< number of the projection, which an observer gets
+  std::int64_t whole_begin = 0;  ///< first row in the whole projection, if tensor parallelism divides rows
+  std::int64_t whole_rows = 0;   ///< rows of the whole projection, if tensor parallelism divides rows
 };
 
 class Observer;  // observer.h
 
-/// Reduces the amax of an activation over all ranks, before a scale is computed from the amax.
-class AmaxReducer {
- public:
-  virtual ~AmaxReducer() = default;
-  /// `amax` f32 [1] on the context's device becomes the largest of all ranks. Collective.
-  virtual void reduce(const Context& ctx, const View& amax) const = 0;
+using quant::AmaxReducer;
+
+/// How tensor parallelism divides a weight. Casts of x, of the weight and of dy then have the codes and scales that the
+/// whole would have, so an operand whose amax covers elements of several ranks takes one reduction in each pass.
+struct TensorParallel {
+  const AmaxReducer* ranks = nullptr;  ///< the ranks; null: the weight is whole
+  int axis = 0;                        ///< 0: this rank has rows of each part, and those columns of y; 1: it has
+                                       ///< columns of the weight and of x, and y is a term of a sum
+  std::int64_t first_column = 0, columns = 0;  ///< with axis 1, the first column, and columns of the whole
+  bool straddles = false;                      ///< whether a block of scales may be on several ranks
 };
 
 /// How FP8 parts are computed.
@@ -50,8 +56,10 @@ struct LinearPrecision {
                                                               ///< ranks have scales of their own
   /// f32 with a factor in (1/2, 1] for each column of any x, or empty. Before the casts of forward() the columns of x
   /// are multiplied by these and those of the weight divided, which changes the rounding of both and, but for that, no
-  /// product. A known scale of the weight is not used then, nor a given amax of x. On the context's device.
+  /// product. A known scale of the weight is not used then, nor a given amax of x. Factors are of the columns of the
+  /// whole. On the context's device.
   View column_factors{};
+  TensorParallel tensor_parallel{};  ///< the ranks that divide the weight
 };
 
 /// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.
@@ -145,7 +153,7 @@ NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<P
 /// The amaxes that a weight, prepared for any pass, needs in any pass.
 NeededAmaxes needed_amaxes(const Weight& weight);
 
-/// Memory for the amax of x.
+/// Memory for the amax of x, of the whole if tensor parallelism divides x.
 struct StoredAmax {
   View value{};  ///< f32 [1] on the context's device; empty: forward() computes the amax if it needs one
   bool known =
@@ -167,7 +175,8 @@ struct Gradients {
   View b{};  ///< f32 [rows of all b, R]: gradients of the adapters' b
 };
 
-/// Known amaxes of the activations of backward(), by needed_amaxes(); f32 on the context's device.
+/// Known amaxes of the activations of backward(), by needed_amaxes(); f32 on the context's device. Of the whole where
+/// tensor parallelism divides x or dy.
 struct KnownAmaxes {
   View x{};   ///< [1], of x; empty: computed if needed
   View dy{};  ///< [number of parts], of each part's columns of dy; empty: computed if needed

@@ -51,6 +51,7 @@ struct DecoderOptions {
   OperationObserver* observer = nullptr;         ///< observer of every operation, which does not change it, or null
   std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
   ops::AttentionOptions attention{};             ///< kernels of attention on a GPU
+  std::int64_t vocabulary = 0;  ///< V of head_block_rows(), if ranks have parts of the vocabulary; 0: the model's
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give

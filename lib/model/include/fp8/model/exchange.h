@@ -1,12 +1,14 @@
-/// Interface through which rows travel between the ranks that share the experts of a model (ep). Each rank has some of
-/// the experts of every layer, and computes the rows that all ranks route to them.
-///   E experts, G ranks that share them
+/// Interfaces through which rows travel between the ranks that share a model: those that share experts (ep), each of
+/// which has some of the experts of every layer and computes the rows that all ranks route to them; and those that
+/// divide its linears (tp), each of which computes all rows with a part of every linear.
+///   E experts, G ranks that share them; M rows, T ranks that divide linears, C hidden
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "fp8/quant/quantize.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::model {
@@ -30,6 +32,37 @@ class ExpertExchange {
   /// in their order. Both have C columns of the same type and are contiguous. Not in a dry context. Collective.
   virtual void exchange(const device::Context& ctx, const tensor::View& from, std::span<const std::int64_t> rows_to,
                         const tensor::View& to, std::span<const std::int64_t> rows_from) = 0;
+};
+
+/// The ranks that divide linears. Between linears each has a contiguous share of the rows.
+class TensorExchange {
+ public:
+  virtual ~TensorExchange() = default;
+  /// T, at least 2.
+  virtual int ranks() const = 0;
+  /// The number of this rank among them.
+  virtual int rank() const = 0;
+  /// The first of M rows that a rank has, M for rank T: about M / T each, and at least one if M is T or more.
+  virtual std::int64_t first_row(std::int64_t rows, int rank) const = 0;
+  /// First token of the vocabulary's rows that this rank has.
+  virtual std::int64_t first_token() const = 0;
+  /// Gathers the own rows of every rank, [own, C], into `all` [M, C], of the same type; contiguous. Collective.
+  virtual void gather(const device::Context& ctx, const tensor::View& own, const tensor::View& all) = 0;
+  /// Adds the `partial` [M, C] of all ranks: each gets its own rows of the sum in `own` [own, C] of the same type. The
+  /// terms travel in their type, are added in f32 in the order of the ranks, with `bias` [C] of that type if it is not
+  /// empty, and rounded once. Collective.
+  virtual void sum(const device::Context& ctx, const tensor::View& partial, const tensor::View& bias,
+                   const tensor::View& own) = 0;
+  /// Adds matrices [M, K] of the ranks that have the same key and value heads, as sum() does; the first of them gets
+  /// the sum, and the others zeros. Contiguous rows with any stride. Nothing happens if no heads are on several ranks.
+  /// Collective.
+  virtual void sum_copies(const device::Context& ctx, const tensor::View& values) = 0;
+  /// f32 [n] becomes the largest of all ranks. Collective.
+  virtual void maximum(const device::Context& ctx, const tensor::View& values) = 0;
+  /// f32 [n] becomes the sum over all ranks. Collective.
+  virtual void total(const device::Context& ctx, const tensor::View& values) = 0;
+  /// Reduces amaxes.
+  virtual const quant::AmaxReducer& amax() const = 0;
 };
 
 }  // namespace fp8::model

@@ -82,7 +82,14 @@ struct Parameter {
   int expert = -1;  ///< number of the expert that it belongs to, or whose linear it adapts; -1: none
   int tensor_parallel_axis =
       -1;  ///< dimension split by tensor parallelism: 0 columns-parallel layers, 1 row-parallel ones, -1 replicated
-  bool decay = false;                       ///< weight decay applies (two or more dimensions)
+  /// Shape of the whole parameter, of which tensor parallelism gives this rank the block `shape`; empty: it is not
+  /// divided, and every rank of tensor parallelism has it.
+  std::vector<std::int64_t> whole{};
+  /// First index of each block along tensor_parallel_axis, and one past the last; empty if it is not divided.
+  std::vector<std::int64_t> bounds{};
+  int block = 0;       ///< number of this rank's block
+  int copies = 1;      ///< adjacent ranks of tensor parallelism that have the same block, whose gradients are summed
+  bool decay = false;  ///< weight decay applies (two or more dimensions)
   dtype::DType stored = dtype::DType::f32;  ///< format in a checkpoint, and of the shard of a frozen parameter
   bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8
@@ -97,6 +104,14 @@ struct Parameter {
   std::int64_t cols() const { return shape.size() > 1 ? shape[1] : 1; }
   /// Number of elements.
   std::int64_t size() const { return rows() * cols(); }
+  /// First row and first column of the block in the whole parameter.
+  std::int64_t first_row() const { return tensor_parallel_axis == 0 && !bounds.empty() ? first_index() : 0; }
+  /// See first_row().
+  std::int64_t first_col() const { return tensor_parallel_axis == 1 && !bounds.empty() ? first_index() : 0; }
+  /// Shape of the whole parameter.
+  const std::vector<std::int64_t>& whole_shape() const { return whole.empty() ? shape : whole; }
+  /// First index of the block along tensor_parallel_axis, if it is divided.
+  std::int64_t first_index() const { return bounds[static_cast<std::size_t>(block)]; }
   /// Whether it is the weight of a matmul (linears and the LM head).
   bool matmul() const { return role == ParameterRole::linear || role == ParameterRole::head; }
   /// "fp8" or "bf16".

@@ -53,6 +53,8 @@ class ParameterAccess {
   /// The ranks that share experts; null: this rank has all of them. UnitWeights and UnitGradients have the experts of
   /// this rank only.
   virtual ExpertExchange* exchange() { return nullptr; }
+  /// The ranks that divide linears; null: this rank has them whole.
+  virtual TensorExchange* tensor() { return nullptr; }
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena

@@ -13,14 +13,16 @@ using tensor::View;
 
 /// The choice of the elements that are left out.
 struct Dropout {
-  float probability = 0;       ///< probability of leaving out an element, below 1; 0 leaves out none
-  std::uint64_t seed = 0;      ///< seed of the run
-  std::uint64_t stream = 0;    ///< different for each step and tensor
-  std::int64_t first_row = 0;  ///< number in the global batch of row 0 of the matrix
+  float probability = 0;          ///< probability of leaving out an element, below 1; 0 leaves out none
+  std::uint64_t seed = 0;         ///< seed of the run
+  std::uint64_t stream = 0;       ///< different for each step and tensor
+  std::int64_t first_row = 0;     ///< number in the global batch of row 0 of the matrix
+  std::int64_t first_column = 0;  ///< column 0 of the matrix in a matrix of `columns` columns of which it is a part
+  std::int64_t columns = 0;       ///< 0: the matrix is whole
 };
 
 /// out [M, K] = x / (1 - probability), 0 where left out; f32 or bf16, rounded once. out may be x. Every matrix
-/// of K columns loses the same elements. Source: torch.nn.functional.dropout.
+/// of as many columns loses the same elements. Source: torch.nn.functional.dropout.
 void dropout(const Context& ctx, const View& x, const Dropout& dropout, const View& out);
 
 }  // namespace fp8::ops

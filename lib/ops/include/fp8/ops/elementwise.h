@@ -22,13 +22,23 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, cons
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up,
                      const Amax& amax = {});
 
+/// The part of the vocabulary that a table of embeddings has.
+struct VocabularyPart {
+  std::int64_t first = 0;  ///< token of its first row
+  bool part = false;       ///< whether other tokens are elsewhere; otherwise they are errors
+};
+
 /// out [M, C] = rows of table [V, C] with the indices tokens i32 [M]. Ids were checked when the data was opened; an id
-/// outside of the table is an Error on the host, and NaN on a device, so that the host need not wait for it.
-void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out);
+/// outside of the table is an Error on the host, and NaN on a device, so that the host need not wait for it; of a part
+/// of the vocabulary, a row of zeros.
+void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
+                       const VocabularyPart& part = {});
 
 /// dtable f32 [V, C] += rows of dout [M, C]; deterministic: each row is summed in the order of the tokens.
-/// On a device it needs 12 M bytes of scratch, and ignores ids outside of the table.
-void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable);
+/// On a device it needs 12 M bytes of scratch. Ids outside of the table are ignored, on a device or of a part of the
+/// vocabulary.
+void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
+                        const VocabularyPart& part = {});
 
 /// db f32 [N] += column sums of dy [M, N] (any row stride), deterministic.
 void bias_backward(const Context& ctx, const View& dy, const View& db);
@@ -38,5 +48,18 @@ void bias_backward(const Context& ctx, const View& dy, const View& db);
 /// gradient_scale, 0 where ignored. A target that is no token is an Error on the host, and NaN in its row on a device.
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward);
+
+/// Cross-entropy where each of several ranks has some columns of the logits, the tokens from `first` on: logit_maxima()
+/// on each, the largest of the ranks, logit_sums(), the sums of the ranks, and cross_entropy_of_part().
+/// out f32 [m]: the largest logit of each row of logits [m, n]
+void logit_maxima(const Context& ctx, const View& logits, const View& out);
+/// out f32 [2, m]: for each row the sum of exp(logit - maximum), and the logit of the target, 0 if it is another rank's
+void logit_sums(const Context& ctx, const View& logits, const View& targets, std::int64_t first, const View& maxima,
+                const View& out);
+/// Losses f32 [m], and the gradient of these logits, as cross_entropy() of all; sums f32 [2, m]. A target that no rank
+/// has is not noticed here.
+void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
+                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
+                           bool backward);
 
 }  // namespace fp8::ops

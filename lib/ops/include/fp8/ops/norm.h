@@ -34,6 +34,10 @@ void add(const Context& ctx, const View& a, const View& b, const View& out);
 /// out f32 [n] = terms[0] + terms[1] + ... of bf16 terms [T, n], T > 0, added in f32 in this order; contiguous.
 void sum_terms(const Context& ctx, const View& terms, const View& out);
 
+/// out [m, C] = terms[0] + terms[1] + ... + bias of terms [T, m, C], T > 0, added in f32 in this order and rounded
+/// once; bias [C] or empty. All of one type, f32 or bf16, contiguous.
+void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out);
+
 /// out = in, converted between f32 and bf16 (round to nearest even) by the types of the views; sizes must be equal;
 /// two-dimensional views may be strided.
 void copy(const Context& ctx, const View& in, const View& out);

@@ -20,9 +20,10 @@ using tensor::View;
 /// How a router chooses.
 struct RouteOptions {
   bool normalize = true;    ///< the weights of a token's experts are divided by their sum
-  std::int64_t length = 0;  ///< T, tokens of a sequence: M is a multiple of it; used with `lengths`
-  View lengths{};  ///< i32 [M / T]: the tokens of each sequence that are routed; the others are padding, have no
-                   ///< experts and count nowhere. Empty: all are routed
+  std::int64_t length = 0;  ///< T, tokens of a sequence; used with `lengths`
+  View lengths{};           ///< i32, one for each sequence: its tokens that are routed; the others are padding, have no
+                            ///< experts and count nowhere. Empty: all are routed
+  std::int64_t first = 0;   ///< number of the first of the M tokens among those of all sequences
 };
 
 /// What a router has chosen.

@@ -63,6 +63,24 @@ struct KnownScale {
   bool own_amax = false;
 };
 
+/// Reduces amaxes over ranks, before scales are computed from them.
+class AmaxReducer {
+ public:
+  virtual ~AmaxReducer() = default;
+  /// `amax` f32 [n] on the context's device, contiguous, becomes the largest of all ranks; NaN counts as the largest.
+  /// Collective. Not called in a dry context.
+  virtual void reduce(const Context& ctx, const View& amax) const = 0;
+};
+
+/// The part of a larger matrix that a matrix is, if ranks share it.
+struct Split {
+  const AmaxReducer* ranks = nullptr;  ///< the ranks; null: the matrix is whole
+  int axis = 0;                        ///< 0: the matrix is some rows of the whole; 1: some columns
+  std::int64_t begin = 0;              ///< first row or column in the whole
+  std::int64_t whole = 0;              ///< rows or columns of the whole
+  bool straddles = false;              ///< whether a block of the cast may be on several ranks; the same on all ranks
+};
+
 /// Options of a cast.
 struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
@@ -74,9 +92,14 @@ struct CastOptions {
   bool fold = false;
   ScaleRule rule = ScaleRule::torchao;  ///< rule from amax to scale, except for blocks
   KnownScale known{};                   ///< known scale for Granularity::tensor; then codes and amax come from one pass
-  /// The amax of the matrix, f32 [1] on its device, if the caller has it: without NaN if skips_nan(rule), else with. A
-  /// cast of Granularity::tensor without a known scale then reads the matrix once; other casts ignore it. The result
-  /// has the same bits. Empty: the amax is computed.
+  /// What ranks share: amaxes that cover elements of several ranks are reduced over them, once for each cast, so that
+  /// codes and scales have the bits of these elements in a cast of the whole. Codes of blocks that may be on several
+  /// ranks are always folded, also to subnormal BF16, and their scales are those of all blocks of the whole; this needs
+  /// `fold`, scales that are powers of two, and the host, else it is an Error. A known scale needs no reduction.
+  Split split{};
+  /// The amax of the matrix, f32 [1] on its device, if the caller has it: without NaN if skips_nan(rule), else with; of
+  /// all ranks with `split`. A cast of Granularity::tensor without a known scale then reads the matrix once; other
+  /// casts ignore it. The result has the same bits. Empty: the amax is computed.
   View amax{};
 };
 

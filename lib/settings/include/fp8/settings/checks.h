@@ -1,6 +1,8 @@
 /// Checks that a run and an evaluation share. Each throws Error that names what is wrong.
 #pragma once
 
+#include <functional>
+
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
@@ -41,6 +43,16 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
 
 /// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
+
+/// Throws Error unless --tp ranks can divide the model, whose parameters have their precisions, and its batches, and
+/// for settings that need whole linears on a rank.
+void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model,
+                           const std::vector<model::Parameter>& table);
+
+/// The end of a message about a value of the flag `name`: "; --tp 2 or 4 fits", with the nearest values from 1 to
+/// `most` that fit; empty if there is none.
+std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
+                           const std::function<bool(std::int64_t)>& fits);
 
 /// Throws Error for --ep, --aux-loss and --z-loss if the model has no experts, and for --ep above their number.
 void check_experts(const RunConfig& config, const hf::ModelConfig& model);

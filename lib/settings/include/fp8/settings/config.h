@@ -126,6 +126,7 @@ struct RunConfig : Config {
   std::int64_t dp_replicate = 1;                           ///< copies of the sharded parameters
   std::int64_t dp_shard = 0;                               ///< ranks that share a copy; 0: all, over dp_replicate
   std::int64_t ep = 1;                                     ///< parts of the experts
+  std::int64_t tp = 1;                                     ///< parts of each linear
   double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding

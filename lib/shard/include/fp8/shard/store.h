@@ -24,6 +24,7 @@
 #include "fp8/quant/quantize.h"
 #include "fp8/shard/expert_group.h"
 #include "fp8/shard/shard.h"
+#include "fp8/shard/tensor_group.h"
 
 namespace fp8::shard {
 
@@ -71,7 +72,7 @@ struct StoreOptions {
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
 struct ParameterShard {
   int number = 0;       ///< number in the parameter table
-  RowRange rows;        ///< rows of the whole parameter
+  RowRange rows;        ///< rows of the block of Parameter::shape
   View master, m, v;    ///< m and v empty unless training with updates and trainable
   View gradient;        ///< f32; empty unless training and trainable
   View compute_weight;  ///< weight in the compute format: the master itself if that has it; empty with FP8 all-gather
@@ -116,7 +117,8 @@ struct GradientTrace {
 class ParameterStore final : public model::ParameterAccess {
  public:
   /// Allocates all memory from the context's arena and zeroes the moments. The groups of `mesh` move memory of the
-  /// context's device between the ranks, and outlive the store. Not collective.
+  /// context's device between the ranks, and outlive the store. Under tensor parallelism configuration and table are
+  /// those of this rank (model/split.h). Not collective.
   ParameterStore(const Context& ctx, const comm::Mesh& mesh, const hf::ModelConfig& config,
                  std::vector<model::Parameter> table, const StoreOptions& options);
   ~ParameterStore() override;
@@ -183,11 +185,13 @@ class ParameterStore final : public model::ParameterAccess {
   /// scales and codes. Collective.
   void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
 
-  /// Compares the masters and moments of the own rows with those of the other replicas. Names the first parameter that
-  /// is not as on replica 0: "replica 1 of model.norm.weight"; nothing if all are the same. Collective.
+  /// Compares the masters and moments of the own rows with those of the other replicas and of the tp ranks that have
+  /// the same block. Names the first parameter that differs: "replica 1 of model.norm.weight is not the same as replica
+  /// 0", or "tp rank 3 of ... tp rank 2"; nothing if all are the same. Collective.
   std::optional<std::string> differing_replica(const Context& ctx) const;
 
   model::ExpertExchange* exchange() override { return exchange_ ? &*exchange_ : nullptr; }
+  model::TensorExchange* tensor() override { return tensor_ ? &*tensor_ : nullptr; }
   void prefetch(int unit) override;
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
   model::UnitGradients gradient_buffers(int unit) override;
@@ -279,11 +283,25 @@ class ParameterStore final : public model::ParameterAccess {
     double bytes = 0;                      // size of the matrices being reduced
   };
 
+  /// Gradients of which several ranks of tensor parallelism have a part, in memory together.
+  struct CopySum {
+    int copies = 1;            // adjacent ranks that have the same parameters
+    std::vector<int> numbers;  // of the parameters with own rows
+    View sent, terms;          // f32 [n], [copies, n]
+  };
+
   void build_slots();
   RowRange experts_of(int rank) const { return rows_of(expert_count_, rank, mesh_.experts().size()); }
   // Whether this rank has an expert; true for -1, which is none.
   bool has_expert(int expert) const { return expert < 0 || (expert >= experts().begin && expert < experts().end); }
   RowRange rows_on(const model::Parameter& p, int shard) const;
+  void build_tensor_group();
+  // Whether this rank is the first of those that have the same block of a parameter.
+  bool first_of_copies(const model::Parameter& p) const { return mesh_.tensor().rank() % p.copies == 0; }
+  void allocate_copy_sums(const Context& ctx);
+  void sum_copies(const Context& ctx);
+  void place_gradient(const Context& ctx, const model::Parameter& p, const View& pieces, const View& whole) const;
+  std::pair<RowRange, RowRange> block_on(const model::Parameter& p, int rank) const;
   static void add_part(SlotState& s, const model::Parameter& p, int number);
   void build_adapters();
   void allocate_memory(const Context& ctx);
@@ -342,6 +360,8 @@ class ParameterStore final : public model::ParameterAccess {
   std::int64_t expert_count_ = 0;  // of a layer
   bool tied_ = false;
   std::optional<ExpertGroup> exchange_;  // if ranks share experts
+  std::optional<TensorGroup> tensor_;    // if ranks divide linears
+  bool alone_ = false;                   // whether no parameter is sharded
   bool frozen_ = false;                  // whether any parameter is, which is so for all linears then
   View adapter_scaling_;
   float dropout_probability_ = 0;
@@ -367,6 +387,7 @@ class ParameterStore final : public model::ParameterAccess {
   std::vector<comm::Request> replica_sums_;  // under way
   View replica_sent_, replica_terms_;        // bf16, if gradients travel so: of the largest slot
   View squares_;                             // f64 [parameters]: sums of squares of their gradients
+  std::vector<CopySum> copy_sums_;           // if ranks divide linears
   int micro_ = 0, micro_count_ = 1;
   GradientTrace* trace_ = nullptr;
 };

@@ -1,0 +1,287 @@
+// Linear layers that ranks share: every FP8 operand of every GEMM has the codes and scales of the same elements in the
+// whole layer, and amaxes are reduced once for each operand that needs it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "fp8/base/error.h"
+#include "fp8/linear/observer.h"
+#include "fp8_ranks.h"
+#include "fp8_test.h"
+#include "layer.h"
+
+namespace fp8::linear::test {
+namespace {
+
+using fp8::test::error_of;
+using fp8::test::RanksInTurn;
+
+constexpr std::int64_t kRows = 24, kIn = 300;
+constexpr int kRanks = 3;
+constexpr std::size_t kParts = 2;
+// First rows of each projection, and first columns, of each rank; blocks straddle ranks.
+constexpr std::int64_t kFirstRow[kParts][kRanks + 1] = {{0, 50, 130, 200}, {0, 10, 70, 100}},
+                                                  kFirstColumn[kRanks + 1] = {0, 90, 171, kIn};
+
+// A matrix that was cast: its codes, of which those of blocks are folded, and the scale of each.
+struct Cast {
+  std::int64_t columns = 0;
+  Values codes, scales;
+  bool operator==(const Cast&) const = default;
+
+  Cast part(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) const {
+    const auto rows = [&](const Values& v) {
+      return test::columns({v.begin() + r0 * columns, v.begin() + r1 * columns}, columns, c0, c1);
+    };
+    return {c1 - c0, rows(codes), rows(scales)};
+  }
+};
+
+Cast cast_of(const quant::Quantized& q) {
+  const View& m = q.codes;
+  Cast out{m.shape[1], {}, {}};
+  for (std::int64_t r = 0; r < m.shape[0]; ++r)
+    for (std::int64_t c = 0; c < m.shape[1]; ++c) {
+      out.codes.push_back(static_cast<double>(dtype::to_float(m.as<Bf16>()[r * m.stride[0] + c * m.stride[1]])));
+      const std::int64_t of = q.contract == quant::ContractionAxis::last ? r : c;
+      const bool one = q.granularity == quant::Granularity::tensor;
+      out.scales.push_back(q.folded ? 1 : get(q.scale, one ? 0 : of));
+    }
+  return out;
+}
+
+// The operands of all FP8 GEMMs, by role and projection.
+class Operands : public Observer {
+ public:
+  bool active() const override { return true; }
+  void observe(const Call&, const ObservedGemm& gemm) override {
+    for (const quant::Quantized* q : {&gemm.a, &gemm.b})
+      EXPECT_TRUE(q->folded || q->granularity == quant::Granularity::tensor ||
+                  q->granularity == quant::Granularity::row);
+    of[{gemm.role, gemm.weight.part.number}] = {cast_of(gemm.a), cast_of(gemm.b)};
+  }
+  std::map<std::pair<gemm::GemmRole, int>, std::pair<Cast, Cast>> of;
+};
+
+// Adds elements of which every row and every column has one, each of another size, and so large that under their scales
+// the others become subnormal codes: these change with the scale even if it is a power of two.
+void add_peaks(const View& matrix, std::int64_t first_row, std::int64_t rows) {
+  const std::int64_t n = matrix.shape[1];
+  for (std::int64_t i = 0; i < std::max(rows, n); ++i) {
+    const std::int64_t at = (first_row + i % rows) * n + i * 37 % n;
+    set(matrix, at, std::copysign(static_cast<double>((256 + i) << 12), get(matrix, at)));
+  }
+}
+
+struct Whole : Layer {
+  explicit Whole(DType of) : Layer(of, kRows, kIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13}) {
+    add_peaks(x.view(), 0, kRows);
+    add_peaks(dy.view(), 0, kRows);
+    for (const Part& p : parts) add_peaks(w.view(), p.begin, p.end - p.begin);
+  }
+};
+
+// Columns of a matrix to those of another.
+void copy_columns(const View& from, std::int64_t begin, const View& to, std::int64_t to_begin, std::int64_t n) {
+  for (std::int64_t r = 0; r < from.shape[0]; ++r)
+    for (std::int64_t c = 0; c < n; ++c)
+      set(to, r * to.shape[1] + to_begin + c, get(from, r * from.shape[1] + begin + c));
+}
+
+std::int64_t first_column(int axis, int rank) { return axis == 1 ? kFirstColumn[rank] : 0; }
+std::int64_t end_column(int axis, int rank) { return axis == 1 ? kFirstColumn[rank + 1] : kIn; }
+
+std::vector<Part> parts_of(std::vector<Part> parts, int axis, int rank) {
+  std::int64_t rows = 0;
+  for (std::size_t p = 0; p < kParts && axis == 0; ++p) {
+    parts[p].whole_begin = kFirstRow[p][rank];
+    parts[p].whole_rows = kFirstRow[p][kRanks];
+    parts[p].begin = rows;
+    parts[p].end = rows += kFirstRow[p][rank + 1] - parts[p].whole_begin;
+  }
+  return parts;
+}
+
+// The layer of a rank.
+struct PartOf : Layer {
+  PartOf(const Layer& whole, int axis, int rank)
+      : Layer(whole.type, kRows, end_column(axis, rank) - first_column(axis, rank), parts_of(whole.parts, axis, rank),
+              {1, 1}) {
+    const std::int64_t first = first_column(axis, rank);
+    copy_columns(whole.x.view(), first, x.view(), 0, k);
+    for (std::size_t p = 0; p < kParts; ++p) {
+      const std::int64_t begin = whole.parts[p].begin + parts[p].whole_begin, rows = parts[p].end - parts[p].begin;
+      copy_columns(whole.dy.view(), begin, dy.view(), parts[p].begin, rows);
+      copy_columns(whole.w.view().rows(begin, begin + rows), first, w.view().rows(parts[p].begin, parts[p].end), 0, k);
+    }
+  }
+};
+
+// What a run of a layer leaves.
+struct Result {
+  Operands operands;
+  double amax_of_x = 0;
+};
+
+// Runs a layer as a model does: with memory for the amax of x between forward and backward.
+void run(Layer& layer, LinearPrecision precision, Result& result) {
+  Host host(std::size_t{1} << 24);
+  precision.observer = &result.operands;
+  const Weight forward = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, Pass::forward),
+               backward = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, Pass::backward);
+  const Tensor amax(DType::f32, {1});
+  layer.run(host.ctx, forward, backward, false, {amax.view(), false},
+            {needed_amaxes(forward).x ? amax.view() : View{}, {}});
+  result.amax_of_x = get(amax.view(), 0);
+}
+
+// Runs the layers of all ranks; returns the reductions of each.
+std::size_t run_ranks(const Layer& whole, int axis, LinearPrecision precision, std::vector<Result>& results,
+                      const AmaxReducer* reducer = nullptr) {
+  RanksInTurn ranks;
+  results.resize(kRanks);
+  ranks.run(kRanks, [&](int rank) {
+    PartOf layer(whole, axis, rank);
+    precision.tensor_parallel = {reducer != nullptr ? reducer : &ranks, axis, first_column(axis, rank), kIn, true};
+    Result& result = results[static_cast<std::size_t>(rank)] = {};
+    run(layer, precision, result);
+  });
+  return ranks.calls();
+}
+
+// Calls same(rank's operand, elements of the whole's) for each operand.
+template <class F>
+void compare(const Operands& whole, int axis, const std::vector<Result>& ranks, F&& same) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto& results = ranks[static_cast<std::size_t>(rank)].operands.of;
+    ASSERT_EQ(results.size(), whole.of.size());
+    for (const auto& [gemm, operands] : results) {
+      const auto& [a, b] = whole.of.at(gemm);
+      const auto p = static_cast<std::size_t>(gemm.second);
+      const std::int64_t all = kFirstRow[p][kRanks], r0 = axis == 0 ? kFirstRow[p][rank] : 0,
+                         r1 = axis == 0 ? kFirstRow[p][rank + 1] : all, c0 = first_column(axis, rank),
+                         c1 = end_column(axis, rank);
+      const bool forward = gemm.first == gemm::GemmRole::forward, wgrad = gemm.first == gemm::GemmRole::wgrad;
+      SCOPED_TRACE("rank " + std::to_string(rank) + ", GEMM " + std::to_string(static_cast<int>(gemm.first)) +
+                   ", projection " + std::to_string(p));
+      same(operands.first, forward ? a.part(0, kRows, c0, c1) : a.part(0, kRows, r0, r1));
+      same(operands.second, wgrad ? b.part(0, kRows, c0, c1) : b.part(r0, r1, c0, c1));
+    }
+  }
+}
+
+const quant::Recipe& single_copy() { return quant::with_single_copy(quant::find_recipe("rowwise")); }
+
+// Reductions in both passes: of each projection's weight for forward and for dgrad and of its dy, and of x.
+struct Expected {
+  const quant::Recipe& recipe;
+  std::size_t rows, columns;  // if ranks share rows of the weight, or columns
+};
+std::vector<Expected> expected() {
+  const auto find = [](std::string_view name) -> const quant::Recipe& { return quant::find_recipe(name); };
+  return {{find("tensorwise"), 3 * kParts, 2 * kParts + 1},
+          {find("rowwise"), 2 * kParts, kParts + 1},
+          {find("rowwise_with_gw_hp"), 2 * kParts, 2 * kParts + 1},
+          {single_copy(), kParts, 2 * kParts + 1},
+          {find("current"), 3 * kParts, 2 * kParts + 1},
+          {find("delayed"), 3 * kParts, 2 * kParts + 1},
+          {find("blockwise"), 3 * kParts, 2 * kParts + 1},
+          {find("mxfp8"), 2 * kParts, kParts + 1}};
+}
+
+TEST(TensorParallel, OperandsAreThoseOfTheWhole) {
+  ASSERT_EQ(expected().size(), quant::recipes().size() + 1);
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Expected& t : expected())
+      for (const int axis : {0, 1}) {
+        SCOPED_TRACE(std::string(t.recipe.name) + ", axis " + std::to_string(axis));
+        Whole layer(type);
+        Result whole;
+        run(layer, precision_of(t.recipe), whole);
+        std::vector<Result> ranks;
+        EXPECT_EQ(run_ranks(layer, axis, precision_of(t.recipe), ranks), axis == 0 ? t.rows : t.columns);
+        compare(whole.operands, axis, ranks,
+                [](const Cast& part, const Cast& of_whole) { EXPECT_TRUE(part == of_whole); });
+        for (const Result& r : ranks) EXPECT_EQ(r.amax_of_x, whole.amax_of_x);
+      }
+}
+
+// Ranks that keep their own amaxes.
+class Nothing : public AmaxReducer {
+ public:
+  void reduce(const Context&, const View&) const override {}
+};
+
+// Shows that the matrices above need reductions under every recipe.
+TEST(TensorParallel, OwnAmaxesGiveOtherOperands) {
+  const Nothing nothing;
+  for (const Expected& t : expected())
+    for (const int axis : {0, 1}) {
+      Whole layer(DType::bf16);
+      Result whole;
+      run(layer, precision_of(t.recipe), whole);
+      std::vector<Result> ranks;
+      EXPECT_EQ(run_ranks(layer, axis, precision_of(t.recipe), ranks, &nothing), 0u);
+      int differ = 0;
+      compare(whole.operands, axis, ranks,
+              [&](const Cast& part, const Cast& of_whole) { differ += part == of_whole ? 0 : 1; });
+      EXPECT_GT(differ, 0) << t.recipe.name << ", axis " << axis;
+    }
+}
+
+// Known scales and amaxes are of the whole.
+TEST(TensorParallel, KnownScalesNeedNoReduction) {
+  const Tensor one = filled(DType::f32, {1}, 1);
+  const quant::KnownScale known{one.view(), one.view(), {}};
+  const KnownScales all{known, {known, known}, {known, known}};
+  const Whole whole(DType::bf16);
+  for (const int axis : {0, 1}) {
+    RanksInTurn ranks;
+    ranks.run(kRanks, [&](int rank) {
+      Host host(std::size_t{1} << 24);
+      PartOf layer(whole, axis, rank);
+      LinearPrecision precision = precision_of(quant::find_recipe("delayed"));
+      precision.tensor_parallel = {&ranks, axis, kFirstColumn[rank], kIn, true};
+      const auto prepared = [&](Pass pass) {
+        return prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, pass, all);
+      };
+      layer.run(host.ctx, prepared(Pass::forward), prepared(Pass::backward));
+    });
+    EXPECT_EQ(ranks.calls(), 0u);
+  }
+}
+
+// Factors are of the columns of the whole.
+TEST(TensorParallel, ColumnFactors) {
+  const Tensor factors(DType::f32, {kIn});
+  for (std::int64_t i = 0; i < kIn; ++i) set(factors.view(), i, 1 - static_cast<double>(i) / (3 * kIn));
+  for (const int axis : {0, 1}) {
+    LinearPrecision precision = precision_of(quant::find_recipe("tensorwise"));
+    precision.column_factors = factors.view();
+    Whole layer(DType::bf16);
+    Result whole;
+    run(layer, precision, whole);
+    std::vector<Result> ranks;
+    run_ranks(layer, axis, precision, ranks);
+    compare(whole.operands, axis, ranks, [](const Cast& part, const Cast& of_whole) { EXPECT_TRUE(part == of_whole); });
+  }
+}
+
+// Sums in the order of a tensor core need the scales of blocks.
+TEST(TensorParallel, StraddlingBlocksNeedSumsInF32) {
+  const Whole whole(DType::bf16);
+  for (const auto& [name, block] : {std::pair{"blockwise", "128"}, {"mxfp8", "32"}}) {
+    const RanksInTurn ranks;
+    PartOf layer(whole, 1, 1);
+    LinearPrecision precision = precision_of(quant::find_recipe(name));
+    precision.accumulation = gemm::Accumulation::hopper;
+    precision.tensor_parallel = {&ranks, 1, kFirstColumn[1], kIn, true};
+    Host host(std::size_t{1} << 24);
+    EXPECT_EQ(error_of([&] { layer.run(host.ctx, precision); }).find(std::string("blocks of ") + block), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace fp8::linear::test

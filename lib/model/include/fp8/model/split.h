@@ -1,0 +1,37 @@
+/// Division of a model over the ranks of tensor parallelism: the block of each parameter that a rank has, and the
+/// configuration that its attention and MLP compute. Rows of q, k, v, gate, up and of the vocabulary are divided, and
+/// columns of o and down; norms, routers, experts and the biases of o and down are not. Key and value heads that are
+/// fewer than the ranks are on several ranks. Nothing here communicates.
+///   T ranks of tensor parallelism, H query heads, G key/value heads, F intermediate, V vocabulary
+#pragma once
+
+#include <vector>
+
+#include "fp8/hf/config.h"
+#include "fp8/model/parameters.h"
+
+namespace fp8::model {
+
+/// A rank among those of tensor parallelism.
+struct TensorRank {
+  int rank = 0;                           ///< its number, from 0
+  int ranks = 1;                          ///< T
+  const quant::Recipe* recipe = nullptr;  ///< recipe of the model: blocks of its scales are not divided in the MLP
+};
+
+/// Throws Error with the reason unless T ranks can divide the model: T divides H; T divides G or G divides T; F and V
+/// have a block for each rank.
+void check_tensor_parallel(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
+
+/// The model that a rank's attention, MLP, embedding and head compute: H / T query heads, its key/value heads, its
+/// columns of F and its rows of V. Throws Error as check_tensor_parallel().
+hf::ModelConfig local_config(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
+
+/// The table with the blocks of a rank: shape, slot_row, whole, bounds, block and copies. `table` has whole parameters
+/// with their precisions, which stay as they are. Throws Error as check_tensor_parallel().
+std::vector<Parameter> local_table(const hf::ModelConfig& config, std::vector<Parameter> table, const TensorRank& at);
+
+/// The largest number that divides all first indices of blocks but 0; 0 if the parameter has one block.
+std::int64_t grain_of(const Parameter& p);
+
+}  // namespace fp8::model

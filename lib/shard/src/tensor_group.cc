@@ -1,0 +1,88 @@
+// Sums are an all-to-all and additions on each rank: a reduce-scatter would round at each hop.
+#include "fp8/shard/tensor_group.h"
+
+#include <span>
+
+#include "fp8/device/profile.h"
+#include "fp8/ops/norm.h"
+
+namespace fp8::shard {
+namespace {
+
+using tensor::View;
+
+const std::byte* bytes_at(const View& v) { return static_cast<const std::byte*>(v.data); }
+std::byte* memory_at(const View& v) { return static_cast<std::byte*>(v.data); }
+
+std::int64_t row_bytes(const View& v) { return static_cast<std::int64_t>(dtype::size_of(v.dtype)) * v.shape[1]; }
+
+std::span<float> floats_of(const View& v) { return {v.as<float>(), static_cast<std::size_t>(v.size())}; }
+
+}  // namespace
+
+std::int64_t TensorGroup::first_row(std::int64_t rows, int rank) const {
+  return rank < ranks() ? rows_of(rows, rank, ranks()).begin : rows;
+}
+
+void TensorGroup::gather(const device::Context& ctx, const View& own, const View& all) {
+  if (ctx.dry) return;
+  const device::Timer timer(ctx, device::Work::communication, "gather rows", tensor::bytes_of(all));
+  std::vector<std::int64_t> bytes;
+  for (int r = 0; r < ranks(); ++r) bytes.push_back(rows_of(all.shape[0], r, ranks()).count() * row_bytes(all));
+  group_->start_all_gather(bytes_at(own), memory_at(all), bytes).wait();
+}
+
+void TensorGroup::sum(const device::Context& ctx, const View& partial, const View& bias, const View& own) {
+  const device::Scope scope(*ctx.arena);
+  const std::int64_t n = own.shape[0], columns = own.shape[1];
+  const View terms = tensor::allocate(ctx, partial.dtype, {ranks(), n, columns}, "scratch");
+  {
+    const device::Timer timer(ctx, device::Work::communication, "all-to-all", tensor::bytes_of(partial));
+    std::vector<std::int64_t> sent;
+    for (int r = 0; r < ranks(); ++r)
+      sent.push_back(rows_of(partial.shape[0], r, ranks()).count() * row_bytes(partial));
+    const std::vector<std::int64_t> received(sent.size(), n * row_bytes(partial));
+    if (!ctx.dry) group_->start_all_to_all(bytes_at(partial), sent, memory_at(terms), received).wait();
+  }
+  if (n > 0) ops::sum_partials(ctx, terms, bias, own);
+}
+
+void TensorGroup::sum_copies(const device::Context& ctx, const View& values) {
+  if (copies_ == 1) return;
+  const device::Scope scope(*ctx.arena);
+  const std::int64_t rows = values.shape[0], columns = values.shape[1];
+  const View sent = tensor::allocate(ctx, values.dtype, {rows, columns}, "scratch");
+  const View terms = tensor::allocate(ctx, values.dtype, {copies_, rows, columns}, "scratch");
+  ops::copy(ctx, values, sent);
+  const int first = rank() / copies_ * copies_;
+  const auto bytes = static_cast<std::int64_t>(sent.bytes());
+  {
+    const device::Timer timer(ctx, device::Work::communication, "all-to-all", tensor::bytes_of(sent));
+    std::vector<std::int64_t> to(static_cast<std::size_t>(ranks()), 0), from = to;
+    to[static_cast<std::size_t>(first)] = bytes;
+    for (int r = first; r < first + copies_ && rank() == first; ++r) from[static_cast<std::size_t>(r)] = bytes;
+    if (!ctx.dry) group_->start_all_to_all(bytes_at(sent), to, memory_at(terms), from).wait();
+  }
+  if (rank() == first)
+    ops::sum_partials(ctx, terms, {}, sent);
+  else
+    ops::zero(ctx, sent);
+  ops::copy(ctx, sent, values);
+}
+
+void TensorGroup::maximum(const device::Context& ctx, const View& values) {
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
+  if (!ctx.dry) group_->start_all_reduce(floats_of(values), comm::Reduce::max).wait();
+}
+
+void TensorGroup::total(const device::Context& ctx, const View& values) {
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
+  if (!ctx.dry) group_->start_all_reduce(floats_of(values), comm::Reduce::sum).wait();
+}
+
+void TensorGroup::reduce(const device::Context& ctx, const View& amaxes) const {
+  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(amaxes));
+  if (!ctx.dry) group_->start_all_reduce(floats_of(amaxes), comm::Reduce::amax).wait();
+}
+
+}  // namespace fp8::shard
