@@ -3,6 +3,7 @@
 #include "../../lib/ops/tests/attention_cases.h"
 #include "../../lib/ops/tests/elementwise_cases.h"
 #include "../../lib/ops/tests/norm_cases.h"
+#include "../../lib/ops/tests/vocabulary_cases.h"
 #include "gpu.h"
 
 namespace fp8::ops {
@@ -31,11 +32,22 @@ struct GpuOps : test::Gpu {
   void swiglu_backward(const View& dh, const View& gate_up, const View& out, const Amax& amax = {}) {
     ops::swiglu_backward(context(), dh, gate_up, out, amax);
   }
-  void embedding_forward(const View& tokens, const View& table, const View& out) {
-    ops::embedding_forward(context(), tokens, table, out);
+  void sum_partials(const View& terms, const View& bias, const View& out) {
+    ops::sum_partials(context(), terms, bias, out);
   }
-  void embedding_backward(const View& tokens, const View& dout, const View& dtable) {
-    ops::embedding_backward(context(), tokens, dout, dtable);
+  void embedding_forward(const View& tokens, const View& table, const View& out, const VocabularyPart& part = {}) {
+    ops::embedding_forward(context(), tokens, table, out, part);
+  }
+  void embedding_backward(const View& tokens, const View& dout, const View& dtable, const VocabularyPart& part = {}) {
+    ops::embedding_backward(context(), tokens, dout, dtable, part);
+  }
+  void logit_maxima(const View& logits, const View& out) { ops::logit_maxima(context(), logits, out); }
+  void logit_sums(const View& logits, const View& targets, std::int64_t first, const View& maxima, const View& out) {
+    ops::logit_sums(context(), logits, targets, first, maxima, out);
+  }
+  void cross_entropy_of_part(const View& logits, const View& targets, std::int64_t first, const View& maxima,
+                             const View& sums, const View& losses, float scale, bool backward) {
+    ops::cross_entropy_of_part(context(), logits, targets, first, maxima, sums, losses, scale, backward);
   }
   void bias_backward(const View& dy, const View& db) { ops::bias_backward(context(), dy, db); }
   void cross_entropy(const View& logits, const View& targets, const View& losses, float scale, bool backward) {
@@ -78,6 +90,8 @@ TEST(OpsGpu, ElementwiseMatchesTheHost) {
   cases::addition(gpu);
   cases::copying(gpu);
   cases::dropping(gpu);
+  cases::dropping_columns(gpu);
+  cases::summing_partials(gpu);
   cases::zeroing(gpu);
   cases::swiglu(gpu);
   cases::swiglu_amaxes(gpu);
@@ -90,6 +104,7 @@ TEST(OpsGpu, EmbeddingMatchesTheHost) {
   cases::embedding(gpu);
   cases::embedding_of_many(gpu, 33000, 264);
   cases::embedding_outside(gpu);
+  cases::embedding_of_part(gpu);
 }
 
 TEST(OpsGpu, LossMatchesTheHost) {
@@ -97,6 +112,8 @@ TEST(OpsGpu, LossMatchesTheHost) {
   GpuOps gpu;
   cases::loss(gpu);
   cases::loss_outside(gpu);
+  cases::loss_of_part(gpu);
+  cases::losses_of_parts(gpu);
 }
 
 TEST(OpsGpu, RopeMatchesTheHost) {

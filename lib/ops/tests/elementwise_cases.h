@@ -64,6 +64,41 @@ void summing_terms(Device& device) {
   }
 }
 
+/// Sums of one to five matrices and a bias, rounded once; with too few columns, no bias.
+template <class Device>
+void summing_partials(Device& device) {
+  for (const Size size : kSizes)
+    for (const DType type : kTypes)
+      for (const std::int64_t count : {1, 2, 5}) {
+        const Host host;
+        const auto [m, n] = size;
+        const Tensor terms = make(type, {count, m, n}, random_values(count * m * n, 1, 3)),
+                     bias = make(type, {n}, random_values(n, 2, 3)), out(type, {m, n});
+        const View added = n == 7 || n == 256 ? View{} : bias.view(), dout = device.put(out.view());
+        device.sum_partials(device.put(terms.view()), added.empty() ? View{} : device.put(added), dout);
+        sum_partials(host, terms.view(), added, out.view());
+        expect_same(device, dout, out.view(), 0, name_of(type, m, n, Layout::contiguous));
+        device.clear();
+      }
+}
+
+/// Dropout of some columns of a matrix, which begin anywhere in a group of four elements.
+template <class Device>
+void dropping_columns(Device& device) {
+  for (const DType type : kTypes)
+    for (const Layout layout : kLayouts)
+      for (const std::int64_t first : {0, 3, 6, 21}) {
+        const Host host;
+        const Dropout drop{0.3f, 7, 11, 5, first, 45};
+        const Matrix x(type, 9, 24, layout, 1);
+        const View there = device.put(x.view);
+        device.dropout(there, drop, there);
+        dropout(host, x.view, drop, x.view);
+        expect_same(device, there, x.view, 0, name_of(type, 9, 24, layout) + " from column " + std::to_string(first));
+        device.clear();
+      }
+}
+
 /// Dropout, also in place, of rows that do not begin at multiples of four elements.
 template <class Device>
 void dropping(Device& device) {

@@ -7,6 +7,8 @@
 #include "embedding.cuh"
 #include "rope.cuh"
 #include "shim_device.h"
+#include "vocabulary.cuh"
+#include "vocabulary_cases.h"
 
 namespace fp8::ops {
 namespace {
@@ -22,12 +24,15 @@ struct ShimElementwise : ShimMemory {
   void swiglu_backward(const View& dh, const View& gate_up, const View& out, const Amax& amax = {}) {
     swiglu_backward_cuda(launch, dh, gate_up, out, amax);
   }
-  void embedding_forward(const View& tokens, const View& table, const View& out) {
-    embedding_forward_cuda(launch, tokens, table, out, {});
+  void sum_partials(const View& terms, const View& bias, const View& out) {
+    sum_partials_cuda(launch, terms, bias, out);
   }
-  void embedding_backward(const View& tokens, const View& dout, const View& dtable) {
+  void embedding_forward(const View& tokens, const View& table, const View& out, const VocabularyPart& part = {}) {
+    embedding_forward_cuda(launch, tokens, table, out, part);
+  }
+  void embedding_backward(const View& tokens, const View& dout, const View& dtable, const VocabularyPart& part = {}) {
     const Tensor memory(DType::i32, {3, tokens.shape[0]});
-    embedding_backward_cuda(launch, tokens, dout, dtable, {}, put(memory.view()));
+    embedding_backward_cuda(launch, tokens, dout, dtable, part, put(memory.view()));
   }
   void bias_backward(const View& dy, const View& db) {
     bias_backward_cuda(launch, dy, db,
@@ -35,6 +40,14 @@ struct ShimElementwise : ShimMemory {
   }
   void cross_entropy(const View& logits, const View& targets, const View& losses, float scale, bool backward) {
     cross_entropy_cuda(launch, logits, targets, losses, scale, backward);
+  }
+  void logit_maxima(const View& logits, const View& out) { logit_maxima_cuda(launch, logits, out); }
+  void logit_sums(const View& logits, const View& targets, std::int64_t first, const View& maxima, const View& out) {
+    logit_sums_cuda(launch, logits, targets, first, maxima, out);
+  }
+  void cross_entropy_of_part(const View& logits, const View& targets, std::int64_t first, const View& maxima,
+                             const View& sums, const View& losses, float scale, bool backward) {
+    cross_entropy_of_part_cuda(launch, logits, targets, first, maxima, sums, losses, scale, backward);
   }
   void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
     rope_tables_cuda(launch, frequencies, cos, sin);
@@ -50,6 +63,10 @@ TEST(ElementwiseCuda, AdditionEqualsTheHosts) {
 TEST(ElementwiseCuda, SumOfTermsEqualsTheHosts) {
   ShimElementwise device;
   cases::summing_terms(device);
+}
+TEST(ElementwiseCuda, SumOfPartialsEqualsTheHosts) {
+  ShimElementwise device;
+  cases::summing_partials(device);
 }
 TEST(ElementwiseCuda, CopyEqualsTheHosts) {
   ShimElementwise device;
@@ -71,6 +88,10 @@ TEST(ElementwiseCuda, DropoutEqualsTheHosts) {
   ShimElementwise device;
   cases::dropping(device);
 }
+TEST(ElementwiseCuda, DropoutOfColumnsEqualsTheHosts) {
+  ShimElementwise device;
+  cases::dropping_columns(device);
+}
 TEST(ElementwiseCuda, EmbeddingEqualsTheHosts) {
   ShimElementwise device;
   cases::embedding(device);
@@ -83,6 +104,10 @@ TEST(ElementwiseCuda, TokensOutsideTheTableAreNotANumber) {
   ShimElementwise device;
   cases::embedding_outside(device);
 }
+TEST(ElementwiseCuda, EmbeddingOfPartOfTheVocabularyEqualsTheHosts) {
+  ShimElementwise device;
+  cases::embedding_of_part(device);
+}
 TEST(ElementwiseCuda, BiasGradientEqualsTheHosts) {
   ShimElementwise device;
   cases::bias(device);
@@ -90,6 +115,14 @@ TEST(ElementwiseCuda, BiasGradientEqualsTheHosts) {
 TEST(ElementwiseCuda, LossEqualsTheHosts) {
   ShimElementwise device;
   cases::loss(device);
+}
+TEST(ElementwiseCuda, LossOfPartOfTheVocabularyEqualsTheHosts) {
+  ShimElementwise device;
+  cases::loss_of_part(device);
+}
+TEST(ElementwiseCuda, LossesOfPartsAreThoseOfTheWhole) {
+  ShimElementwise device;
+  cases::losses_of_parts(device);
 }
 TEST(ElementwiseCuda, TargetsOutsideTheVocabularyAreNotANumber) {
   ShimElementwise device;

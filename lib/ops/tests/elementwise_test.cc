@@ -1,10 +1,13 @@
-// SwiGLU, embedding, bias gradient and cross-entropy compared with f64 and central differences.
+// SwiGLU, embedding, bias gradient and cross-entropy compared with f64 and central differences; sums of ranks' partial
+// results and dropout of a part of the columns.
 #include "fp8/ops/elementwise.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "fp8/ops/dropout.h"
+#include "fp8/ops/norm.h"
 #include "reference.h"
 
 namespace fp8::ops {
@@ -181,6 +184,89 @@ TEST(CrossEntropy, RefusesATargetBeyondTheVocabulary) {
   const Tensor x(DType::f32, {1, 3}), t = make(DType::i32, {1}, {3}), l(DType::f32, {1});
   EXPECT_EQ(error_of([&] { cross_entropy(host, x.view(), t.view(), l.view(), 1.0f, true); }),
             "cross-entropy: target 3 is not below 3");
+}
+
+TEST(SumPartials, AddsTermsInOrderThenTheBiasAndRoundsOnce) {
+  const Host host;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const std::int64_t count : {1, 2, 3, 8})
+      for (const std::int64_t n : {1, 33, 1500})
+        for (const bool with_bias : {false, true}) {
+          const std::int64_t m = 3, size = m * n;
+          const Tensor terms = make(type, {count, m, n}, random_values(count * size, 1, 5)),
+                       bias = make(type, {n}, random_values(n, 2, 5)), out(type, {m, n}), again(type, {m, n});
+          sum_partials(host, terms.view(), with_bias ? bias.view() : View{}, out.view());
+          on_one_thread([&] { sum_partials(host, terms.view(), with_bias ? bias.view() : View{}, again.view()); });
+          const Values from = read(terms.view()), added = read(bias.view());
+          Values want;
+          for (std::int64_t i = 0; i < size; ++i) {
+            float sum = static_cast<float>(from[static_cast<std::size_t>(i)]);
+            for (std::int64_t t = 1; t < count; ++t)
+              sum += static_cast<float>(from[static_cast<std::size_t>(t * size + i)]);
+            if (with_bias) sum += static_cast<float>(added[static_cast<std::size_t>(i % n)]);
+            want.push_back(static_cast<double>(type == DType::f32 ? sum : dtype::to_float(dtype::to_bf16(sum))));
+          }
+          EXPECT_EQ(read(out.view()), want) << count << " terms, " << n << " columns, bias " << with_bias;
+          EXPECT_EQ(read(again.view()), want);
+        }
+}
+
+// A bf16 after 1 is 1 + 2^-7, so that a sum that is rounded before the last term stays 1.
+TEST(SumPartials, DiffersFromSumsThatAreRoundedTwice) {
+  const Host host;
+  const Tensor three = make(DType::bf16, {3, 1, 1}, {1, 0x1p-8, 0x1p-8}),
+               two = make(DType::bf16, {2, 1, 1}, {1, 0x1p-8}), bias = make(DType::bf16, {1}, {0x1p-8}),
+               out(DType::bf16, {1, 1});
+  sum_partials(host, three.view(), {}, out.view());
+  EXPECT_EQ(read(out.view()), Values{1 + 0x1p-7});
+  sum_partials(host, two.view(), bias.view(), out.view());
+  EXPECT_EQ(read(out.view()), Values{1 + 0x1p-7});
+  const Tensor cancelling = make(DType::f32, {3, 1, 1}, {0x1p24, 1, -0x1p24}), sum(DType::f32, {1, 1});
+  sum_partials(host, cancelling.view(), {}, sum.view());
+  EXPECT_EQ(read(sum.view()), Values{0.0}) << "terms are added in order";
+}
+
+TEST(SumPartials, RefusesMismatchedViews) {
+  const Host host;
+  const Tensor terms(DType::bf16, {2, 3, 4}), out(DType::bf16, {3, 4}), wide(DType::f32, {3, 4}),
+      bias(DType::bf16, {3}), few(DType::bf16, {2, 4});
+  EXPECT_EQ(error_of([&] { sum_partials(host, terms.view(), {}, few.view()); }), "sum partials: shapes differ");
+  for (const auto& [added, to] : {std::pair{View{}, wide.view()}, {bias.view(), out.view()}})
+    EXPECT_EQ(error_of([&, b = added, o = to] { sum_partials(host, terms.view(), b, o); }),
+              "sum partials: terms, bias and sum differ in type or columns");
+}
+
+// Ranks that have columns of the input of an adapter leave out what one rank would.
+TEST(Dropout, PartsOfTheColumnsLoseTheElementsOfTheWhole) {
+  const Host host;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::int64_t m = 19, n = 45;
+    const Tensor x = make(type, {m, n}, random_values(m * n, 1)), whole(type, {m, n});
+    const Dropout drop{0.4f, 7, 11, 100};
+    dropout(host, x.view(), drop, whole.view());
+    const std::int64_t bounds[] = {0, 3, 16, 17, n};
+    for (std::size_t p = 0; p < 4; ++p) {
+      const std::int64_t begin = bounds[p], end = bounds[p + 1];
+      const Values part = read(x.view().columns(begin, end)), want = read(whole.view().columns(begin, end));
+      const Tensor own = make(type, {m, end - begin}, part);
+      Dropout of_part = drop;
+      of_part.first_column = begin;
+      of_part.columns = n;
+      dropout(host, own.view(), of_part, own.view());
+      EXPECT_EQ(read(own.view()), want) << "columns from " << begin;
+      dropout(host, x.view().columns(begin, end), of_part, x.view().columns(begin, end));
+    }
+    EXPECT_EQ(read(x.view()), read(whole.view())) << "parts in place";
+    for (std::int64_t row = 0; row < m; row += 7) {
+      const Tensor later = make(type, {m - row, n}, Values(static_cast<std::size_t>((m - row) * n), 1.0)),
+                   all = make(type, {m, n}, Values(static_cast<std::size_t>(m * n), 1.0));
+      Dropout moved = drop;
+      moved.first_row += row;
+      dropout(host, later.view(), moved, later.view());
+      dropout(host, all.view(), drop, all.view());
+      EXPECT_EQ(read(later.view()), read(all.view().rows(row, m))) << "rows from " << row;
+    }
+  }
 }
 
 }  // namespace

@@ -69,6 +69,25 @@ void routing(Device& device, double tolerance) {
   }
 }
 
+/// Routes of some of the tokens, which begin in the middle of a sequence and end in another.
+template <class Device>
+void routing_of_part(Device& device, double tolerance) {
+  for (const RouteProblem& p : kernel_problems()) {
+    if (p.m < 8) continue;
+    const std::int64_t first = p.m / 3, m = p.m / 2;
+    const Tensor all = make(DType::f32, {p.m, p.e}, p.logits()), lengths = p.lengths_tensor();
+    const View own = all.view().rows(first, first + m);
+    const RouteTensors want(m, p.e, p.k);
+    route_forward(Host(), own, {p.normalize, p.length(), lengths.view(), first}, want.routes());
+    const Routes got = put_routes(device, RouteTensors(m, p.e, p.k));
+    device.route_forward(device.put(own),
+                         {p.normalize, p.length(), p.lengths.empty() ? View{} : device.put(lengths.view()), first},
+                         got);
+    expect_routes(device, got, want, tolerance, p.name() + ", part");
+    device.clear();
+  }
+}
+
 /// Sums over tokens.
 template <class Device>
 void route_sums(Device& device) {

@@ -41,6 +41,10 @@ TEST(RouteCuda, RoutesEqualTheHosts) {
   ShimRoutes device;
   cases::routing(device, 0);
 }
+TEST(RouteCuda, RoutesOfPartOfTheTokensEqualTheHosts) {
+  ShimRoutes device;
+  cases::routing_of_part(device, 0);
+}
 TEST(RouteCuda, SumsEqualTheHosts) {
   ShimRoutes device;
   cases::route_sums(device);

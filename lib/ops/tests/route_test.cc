@@ -107,6 +107,38 @@ TEST(Route, TokensHaveTheExpertsOfTheReference) {
   }
 }
 
+// Ranks that have some of the tokens each: tokens are padding or not by their place among all sequences.
+TEST(Route, PartsOfTheTokensHaveTheRoutesOfAll) {
+  for (const RouteProblem& p : route_problems()) {
+    SCOPED_TRACE(p.name());
+    const Routed whole(p);
+    const Tensor logits = make(DType::f32, {p.m, p.e}, p.logits()), lengths = p.lengths_tensor();
+    const Routes all = whole.routes();
+    Indices counts(static_cast<std::size_t>(p.e));
+    const std::int64_t bounds[] = {0, p.m / 7, p.m / 2, p.m / 2, p.m};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::int64_t begin = bounds[i], end = bounds[i + 1];
+      const RouteTensors part(end - begin, p.e, p.k);
+      const Routes got = part.routes();
+      route_forward(Host(), logits.view().rows(begin, end), {p.normalize, p.length(), lengths.view(), begin}, got);
+      EXPECT_EQ(read(got.probabilities), read(all.probabilities.rows(begin, end)));
+      EXPECT_EQ(read(got.log_sums), read(all.log_sums.rows(begin, end)));
+      EXPECT_EQ(integers(got.experts), integers(all.experts.rows(begin, end)));
+      EXPECT_EQ(read(got.weights), read(all.weights.rows(begin, end)));
+      const Indices rows = integers(got.rows), tokens = integers(got.tokens), own = integers(got.counts);
+      for (std::size_t j = 0; j < rows.size(); ++j) {
+        const auto token = static_cast<std::int64_t>(j) / p.k;
+        EXPECT_EQ(rows[j] < 0, !p.routed(begin + token)) << "token " << begin + token;
+        if (rows[j] >= 0) {
+          EXPECT_EQ(tokens[static_cast<std::size_t>(rows[j])], token);
+        }
+      }
+      for (std::size_t e = 0; e < own.size(); ++e) counts[e] += own[e];
+    }
+    EXPECT_EQ(counts, integers(all.counts));
+  }
+}
+
 TEST(Route, RowsAreInTheOrderOfExpertsAndTokens) {
   for (const RouteProblem& problem : route_problems()) {
     SCOPED_TRACE(problem.name());

@@ -66,6 +66,11 @@ Results run_all(const RowLoops<T>& loops, std::int64_t n) {
   }
   loops.add_to(b.data(), floats.data(), n);
   all.add(floats);
+  all.add(loops.largest_logit(c.data(), n));
+  all.add(static_cast<float>(loops.sum_of_exp(c.data(), n, 3.5f)));
+  x = c;
+  loops.logit_gradients(x.data(), n, 3.5f, 0.3f);
+  all.add(x);
   for (const bool backward : {false, true}) {
     x = c;
     all.add(loops.cross_entropy(x.data(), n, static_cast<std::int32_t>(n / 2), 0.7f, backward));
