@@ -1,14 +1,9 @@
-// The functions that need a GPU, on the host: sources with kernels are compiled as they are, with the launcher of the
-// shim; memory is the host's, and a GEMM is computed by the host's engine and counted. A program that is linked with
-// this object uses it instead of what the libraries have, with and without CUDA.
+// The functions that need a GPU, on the host: memory is the host's. A program that is linked with this object and the
+// others of this folder uses them instead of what the libraries have, with and without CUDA.
 #include "fp8/device/cuda.h"  // the header of this folder must come before all others
 //
 #include "../../lib/comm/src/cuda.h"
-#include "../../lib/comm/src/solo_on_device.cu"
 #include "../../lib/device/src/cuda_memory.h"
-#include "../../lib/ops/src/attention_fused.h"
-#include "../../lib/ops/src/cuda.cu"
-#include "../../lib/optim/src/cuda.cu"
 #include "fp8/base/error.h"
 
 namespace fp8 {
@@ -50,19 +45,4 @@ std::string version() { device::no_cuda(); }
 
 }  // namespace comm::cuda
 
-// The plain kernels instead of cuDNN.
-namespace ops {
-
-std::string attention_library() { return "none"; }
-void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                             const Documents& documents, const View& out, const View& lse) {
-  attention_forward(ctx, q, k, v, scale, documents, out, lse, {AttentionKernels::plain});
-}
-void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                              const View& lse, const View& dout, float scale, const Documents& documents,
-                              const View& dq, const View& dk, const View& dv, bool) {
-  attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, {AttentionKernels::plain});
-}
-
-}  // namespace ops
 }  // namespace fp8

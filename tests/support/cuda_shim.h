@@ -31,6 +31,7 @@
 // One block runs at a time. Thread-local variables of the program are one range of addresses, also those of templates.
 #define __shared__ static thread_local
 
+#ifndef CUDART_VERSION  // else the headers of CUDA define these types
 /// The type of the same name in CUDA.
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -44,6 +45,7 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+#endif
 
 namespace fp8::shim {
 

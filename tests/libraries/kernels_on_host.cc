@@ -1,0 +1,2 @@
+// The kernels of tests/kernels with launches on the streams of this folder.
+#include "../kernels/kernels_on_host.cc"  // NOLINT(bugprone-suspicious-include)
