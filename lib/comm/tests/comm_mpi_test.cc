@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm_cases.h"
+#include "fp8/comm/mesh.h"
 #include "mpi_channel.h"
 #include "mpi_communicator.h"
 #include "mpi_main.h"
@@ -20,6 +21,69 @@ TEST(World, PartsOfItDoSoToo) {
   Communicator& all = *world();
   check_communicator(*all.split(0, -all.rank(), "reversed"));
   check_communicator(*all.split(all.rank(), 0, "alone"));
+}
+
+// Ranks of the job that a group has, in its order.
+std::vector<std::int64_t> members(Communicator& group) {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(group.size()));
+  const std::int64_t own = world()->rank();
+  const std::vector<std::int64_t> bytes(ranks.size(), sizeof own);
+  group.start_all_gather(reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(ranks.data()), bytes)
+      .wait();
+  return ranks;
+}
+
+// `count` ranks, `step` apart, from `first`.
+std::vector<std::int64_t> ranks_from(int first, int count, int step) {
+  std::vector<std::int64_t> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
+
+// rank = (replicate x dp_shard + shard) x tp + t
+void check_groups(const MeshShape& shape) {
+  SCOPED_TRACE("dp_replicate " + std::to_string(shape.dp_replicate) + ", dp_shard " + std::to_string(shape.dp_shard) +
+               ", tp " + std::to_string(shape.tp) + ", ep " + std::to_string(shape.ep));
+  const Mesh mesh(*world(), shape);
+  const int rank = world()->rank(), tp = shape.tp, copy = shape.dp_shard * tp, t = rank % tp;
+  const int first = rank / copy * copy;  // of the copy
+  EXPECT_EQ(members(mesh.tensor()), ranks_from(rank - t, tp, 1));
+  EXPECT_EQ(mesh.tensor().rank(), t);
+  EXPECT_EQ(members(mesh.shards()), ranks_from(first + t, shape.dp_shard, tp));
+  EXPECT_EQ(members(mesh.copy()), ranks_from(first, copy, 1));
+  EXPECT_EQ(members(mesh.replicas()), ranks_from(rank % copy, shape.dp_replicate, copy));
+  EXPECT_EQ(members(mesh.experts()), ranks_from(rank / shape.ep * shape.ep, shape.ep, 1));
+  EXPECT_EQ(members(mesh.expert_shards()), ranks_from(first + rank % shape.ep, copy / shape.ep, shape.ep));
+  EXPECT_EQ(mesh.data_parts(), shape.dp_replicate * shape.dp_shard);
+  EXPECT_EQ(mesh.data_index(), rank / tp) << "ranks of tp have the same samples";
+  EXPECT_EQ(mesh.counts_samples(), t == 0);
+  EXPECT_EQ(mesh.file_number(), rank);
+  EXPECT_EQ(mesh.file_count(), world()->size());
+  std::vector<std::int64_t> counted(static_cast<std::size_t>(mesh.data_parts()));
+  counted[static_cast<std::size_t>(mesh.data_index())] = mesh.counts_samples() ? 1 : 0;
+  world()->all_reduce(std::span(counted), Reduce::sum);
+  EXPECT_EQ(counted, std::vector<std::int64_t>(counted.size(), 1)) << "each part of the samples counts once";
+}
+
+TEST(World, MeshesHaveTheGroupsOfTheirDimensions) {
+  const int ranks = world()->size();
+  for (int tp = 1; tp <= ranks; ++tp)
+    for (int shard = 1; shard <= ranks; ++shard) {
+      if (ranks % (tp * shard) != 0) continue;
+      for (int ep = 1; ep <= tp * shard; ++ep) {
+        const MeshShape shape{ranks / (tp * shard), shard, 1, ep, tp};
+        if (tp * shard % ep == 0)
+          check_groups(shape);
+        else
+          EXPECT_EQ(test::error_of([&] { Mesh(*world(), shape); }),
+                    "ep " + std::to_string(ep) + " does not divide the " + std::to_string(tp * shard) +
+                        " ranks that share a copy of the parameters");
+      }
+    }
+  EXPECT_EQ(test::error_of([&] {
+              Mesh(*world(), {1, ranks, 1, 1, 2});
+            }),
+            "a mesh of " + std::to_string(2 * ranks) + " ranks for " + std::to_string(ranks));
 }
 
 TEST(World, LongMessagesTravelInPieces) {
