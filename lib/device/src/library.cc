@@ -7,10 +7,11 @@
 
 namespace fp8::device {
 
-Library::Library(const std::vector<std::string>& names, const std::string& hint) {
+Library::Library(const std::vector<std::string>& names, const std::string& hint, Symbols symbols) {
+  const int mode = RTLD_NOW | (symbols == Symbols::global ? RTLD_GLOBAL : RTLD_LOCAL);
   for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
     for (const std::string& name : names) {
-      handle_ = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      handle_ = dlopen((folder + name).c_str(), mode);
       if (handle_ == nullptr) continue;
       name_ = folder + name;
       return;
