@@ -1,3 +1,3 @@
 about := Ranks, their mesh, and collectives on host and device buffers; one rank needs no MPI
-deps  := base device watchdog
+deps  := base dtype device watchdog
 pkgs  := mpi nccl

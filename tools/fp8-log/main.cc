@@ -45,6 +45,7 @@ std::vector<std::string> metrics() {
           "saturated_share",
           "underflow_share",
           "memory_peak_bytes",
+          "sent_bytes",
           "aux_loss",
           "z_loss",
           "expert_load_max",

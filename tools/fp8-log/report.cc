@@ -90,6 +90,7 @@ std::vector<Line> lines_of_all_models() {
           {"tokens/s, 10 to 90 %", spread_text, "-"},
           {"waiting for data", [](const Summary& s) { return share_text(s.data_wait_share); }, "-"},
           {"peak memory", [](const Summary& s) { return bytes_text(s.memory_peak_bytes); }, "-"},
+          {"sent in a step", [](const Summary& s) { return bytes_text(s.sent_bytes); }, "-"},
           {"linears in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
           {"all FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share_total); }, "-"},
           {"steps skipped", [](const Summary& s) { return std::to_string(s.skipped); }, ""},

@@ -26,7 +26,7 @@ std::string axis_label(const std::string& metric) {
     std::string_view metric;
     std::string_view text;
   };
-  constexpr std::array<Label, 15> kLabels = {{{"loss", "loss (nats per token)"},
+  constexpr std::array<Label, 16> kLabels = {{{"loss", "loss (nats per token)"},
                                               {"eval_loss", "evaluation loss (nats per token)"},
                                               {"grad_norm", "gradient norm before clipping"},
                                               {"lr", "learning rate"},
@@ -34,6 +34,7 @@ std::string axis_label(const std::string& metric) {
                                               {"step_s", "seconds per step"},
                                               {"data_wait_s", "seconds waiting for data, per step"},
                                               {"memory_peak_bytes", "peak memory"},
+                                              {"sent_bytes", "bytes sent by all ranks, per step"},
                                               {"fp8_flop_share", "share of the linears' FLOPs in FP8"},
                                               {"fp8_flop_share_total", "share of all matmul FLOPs in FP8"},
                                               {"aux_loss", "loss that balances experts, sum over layers"},

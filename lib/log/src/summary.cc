@@ -100,6 +100,7 @@ std::vector<std::string> summary_metrics() {
           "data_wait_s",
           "tokens_per_s",
           "memory_peak_bytes",
+          "sent_bytes",
           "fp8_flop_share",
           "fp8_flop_share_total",
           "aux_loss",
@@ -137,7 +138,8 @@ Summary summarize(const Run& run) {
   s.memory_peak_bytes = greatest(run.find("memory_peak_bytes"));
   s.fp8_flop_share = mean(run.find("fp8_flop_share"));
   s.fp8_flop_share_total = mean(run.find("fp8_flop_share_total"));
-  for (const auto& [member, name] : {std::pair(&Summary::aux_loss, "aux_loss"),
+  for (const auto& [member, name] : {std::pair(&Summary::sent_bytes, "sent_bytes"),
+                                     {&Summary::aux_loss, "aux_loss"},
                                      {&Summary::z_loss, "z_loss"},
                                      {&Summary::expert_load_max, "expert_load_max"},
                                      {&Summary::expert_idle, "expert_idle"},
@@ -206,6 +208,7 @@ json::Value record(const Summary& s) {
                        {"tokens_per_s_p90", or_null(s.tokens_per_s_p90)},
                        {"data_wait_share", or_null(s.data_wait_share)},
                        {"memory_peak_bytes", or_null(s.memory_peak_bytes)},
+                       {"sent_bytes", or_null(s.sent_bytes)},
                        {"fp8_flop_share", or_null(s.fp8_flop_share)},
                        {"fp8_flop_share_total", or_null(s.fp8_flop_share_total)},
                        {"aux_loss", or_null(s.aux_loss)},

@@ -67,6 +67,7 @@ void ParameterStore::sum_copies(const Context& ctx) {
         sent.push_back({bytes_at(sum.sent), bytes, r});
         received.push_back({to, bytes, r});
       }
+      mesh_.traffic().add(comm::Along::tp, sum.sent.dtype, bytes * (sum.copies - 1));
       group.start_messages(sent, received).wait();
     }
     ops::sum_partials(ctx, sum.terms, {}, sum.sent);

@@ -15,6 +15,7 @@ std::vector<std::int32_t> ExpertGroup::gather_counts(const device::Context& ctx,
   const device::Scope scope(*ctx.arena);
   const View all = tensor::allocate(ctx, DType::i32, {ranks(), counts.size()}, "scratch");
   const std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks()), static_cast<std::int64_t>(counts.bytes()));
+  traffic_->add_gather(comm::Along::ep, *group_, counts.dtype, bytes.front());
   {
     const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
     group_->start_all_gather(static_cast<const std::byte*>(counts.data), static_cast<std::byte*>(all.data), bytes)
@@ -31,6 +32,8 @@ void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::sp
     for (const std::int64_t n : rows) bytes.push_back(n * row);
     return bytes;
   };
+  const std::int64_t own = rows_to[static_cast<std::size_t>(rank())] * row;
+  traffic_->add(comm::Along::ep, from.dtype, static_cast<std::int64_t>(from.bytes()) - own);
   const device::Timer timer(ctx, device::Work::communication, "all-to-all", static_cast<double>(from.bytes()));
   group_
       ->start_all_to_all(static_cast<const std::byte*>(from.data), bytes_of(rows_to), static_cast<std::byte*>(to.data),

@@ -124,7 +124,10 @@ void ParameterStore::gradients_done(int unit) {
   ByGroup tensors;
   for (const Reduced& one : all) {
     const bool narrow = !one.sent.empty();
-    r.bytes += tensor::bytes_of(narrow ? one.sent : one.f32.whole);
+    const View& sent = narrow ? one.sent : one.f32.whole;
+    r.bytes += tensor::bytes_of(sent);
+    const std::int64_t elements = sent.size() - one.f32.mine.size();
+    mesh_.traffic().add(comm::Along::dp_shard, sent.dtype, elements * static_cast<std::int64_t>(size_of(sent.dtype)));
     if (!narrow) {
       tensors.add(*one.group, one.f32);
       continue;
@@ -171,6 +174,7 @@ void ParameterStore::start_replica_sums(int unit) {
   for (const SlotState& s : slots_[static_cast<std::size_t>(unit)]) {
     if (!s.trainable || s.own_rows == 0) continue;
     terms.emplace_back(s.gradient_shard.as<float>(), static_cast<std::size_t>(s.gradient_shard.size()));
+    mesh_.traffic().add_all_reduce(comm::Along::dp_replicate, mesh_.replicas(), DType::f32, s.gradient_shard.size());
   }
   if (!terms.empty()) replica_sums_.push_back(mesh_.replicas().start_sums(terms));
 }
@@ -202,6 +206,7 @@ void ParameterStore::sum_replicas_in_bf16(const Context& ctx, const View& gradie
   const RowRange own = rows_of(gradient.size(), group.rank(), group.size());
   const View terms = replica_terms_.rows(0, group.size() * own.count()).reshaped({group.size(), own.count()});
   ops::copy(ctx, flat, sent);
+  mesh_.traffic().add_all_reduce(comm::Along::dp_replicate, group, sent.dtype, sent.size());
   start_exchange(group, sent, terms, parts).wait();
   const View sum = flat.rows(own.begin, own.end), rounded = sent.rows(own.begin, own.end);
   if (own.count() > 0) {
@@ -231,7 +236,10 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
       optim::add_squares(ctx, o.gradient, ctx.dry ? nullptr : &squares[static_cast<std::size_t>(o.number)]);
   {
     const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(squares_));
-    if (!ctx.dry) mesh_.copy().sum_here(squares);
+    if (!ctx.dry) {
+      mesh_.traffic().add_all_reduce(comm::Along::several, mesh_.copy(), squares_.dtype, squares_.size());
+      mesh_.copy().sum_here(squares);
+    }
   }
   optim::add_in_order(ctx, squares, total);
 }

@@ -45,7 +45,7 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
   units_ = static_cast<int>(config.num_hidden_layers) + 2;
   if (config.experts) expert_count_ = config.experts->count;
   if (expert_count_ > 0 && mesh_.experts().size() > 1)
-    exchange_.emplace(mesh_.experts(), expert_count_, options_.expert_rows);
+    exchange_.emplace(mesh_, expert_count_, options_.expert_rows);
   build_tensor_group();
   frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
   build_slots();
@@ -98,7 +98,7 @@ void ParameterStore::build_tensor_group() {
     if (p.role == model::ParameterRole::embedding) first_token = p.first_row();
     if (p.slot == model::Slot::qkv) copies = std::max(copies, p.copies);
   }
-  tensor_.emplace(mesh_.tensor(), first_token, copies);
+  tensor_.emplace(mesh_, first_token, copies);
 }
 
 // The rows of this rank's block of a parameter that a rank of those that shard it has.
@@ -399,8 +399,12 @@ void ParameterStore::prefetch(int unit) {
       const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
       const View whole = s.rows_of(gathered_slot(unit, i), p);
       g.bytes += tensor::bytes_of(whole);
-      tensors.add(*s.shards, {s.codes() ? o.codes : o.compute_weight, whole});
-      if (s.form == WeightForm::single_copy) tensors.add(*s.shards, {o.row_scales, s.rows_of(g.row_scales[i], p)});
+      const auto add = [&](const Sharded& tensor) {
+        count_gather(*s.shards, tensor);
+        tensors.add(*s.shards, tensor);
+      };
+      add({s.codes() ? o.codes : o.compute_weight, whole});
+      if (s.form == WeightForm::single_copy) add({o.row_scales, s.rows_of(g.row_scales[i], p)});
     }
   }
   g.requests = tensors.start(start_gathers);

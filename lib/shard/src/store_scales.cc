@@ -127,6 +127,7 @@ linear::KnownScales ParameterStore::known_scales(const SlotState& s, const SlotL
 void ParameterStore::reduce_amaxes(comm::Communicator& group, const View& amaxes) const {
   const auto count = static_cast<std::size_t>(amaxes.size());
   const device::Timer timer(ctx_, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
+  mesh_.traffic().add_all_reduce(comm::Along::several, group, DType::f32, amaxes.size());
   group.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
 }
 
@@ -190,7 +191,10 @@ View ParameterStore::gather_weight(const Context& ctx, const SlotState& s, DType
     const ParameterShard& o = shards_[static_cast<std::size_t>(number)];
     const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
     if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
-    if (!ctx.dry) start_gather(*s.shards, own, s.rows_of(whole, p)).wait();
+    if (ctx.dry) continue;
+    const Sharded tensor{own, s.rows_of(whole, p)};
+    count_gather(*s.shards, tensor);
+    start_gathers(*s.shards, {&tensor, 1}).wait();
   }
   return whole;
 }

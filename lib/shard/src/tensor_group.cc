@@ -27,6 +27,7 @@ std::int64_t TensorGroup::first_row(std::int64_t rows, int rank) const {
 void TensorGroup::gather(const device::Context& ctx, const View& own, const View& all) {
   if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::communication, "gather rows", tensor::bytes_of(all));
+  traffic_->add_gather(comm::Along::tp, *group_, own.dtype, static_cast<std::int64_t>(own.bytes()));
   std::vector<std::int64_t> bytes;
   for (int r = 0; r < ranks(); ++r) bytes.push_back(rows_of(all.shape[0], r, ranks()).count() * row_bytes(all));
   group_->start_all_gather(bytes_at(own), memory_at(all), bytes).wait();
@@ -42,7 +43,10 @@ void TensorGroup::sum(const device::Context& ctx, const View& partial, const Vie
     for (int r = 0; r < ranks(); ++r)
       sent.push_back(rows_of(partial.shape[0], r, ranks()).count() * row_bytes(partial));
     const std::vector<std::int64_t> received(sent.size(), n * row_bytes(partial));
-    if (!ctx.dry) group_->start_all_to_all(bytes_at(partial), sent, memory_at(terms), received).wait();
+    if (!ctx.dry) {
+      traffic_->add(comm::Along::tp, partial.dtype, static_cast<std::int64_t>(partial.bytes()) - received.front());
+      group_->start_all_to_all(bytes_at(partial), sent, memory_at(terms), received).wait();
+    }
   }
   if (n > 0) ops::sum_partials(ctx, terms, bias, own);
 }
@@ -61,7 +65,10 @@ void TensorGroup::sum_copies(const device::Context& ctx, const View& values) {
     std::vector<std::int64_t> to(static_cast<std::size_t>(ranks()), 0), from = to;
     to[static_cast<std::size_t>(first)] = bytes;
     for (int r = first; r < first + copies_ && rank() == first; ++r) from[static_cast<std::size_t>(r)] = bytes;
-    if (!ctx.dry) group_->start_all_to_all(bytes_at(sent), to, memory_at(terms), from).wait();
+    if (!ctx.dry) {
+      if (rank() != first) traffic_->add(comm::Along::tp, sent.dtype, bytes);
+      group_->start_all_to_all(bytes_at(sent), to, memory_at(terms), from).wait();
+    }
   }
   if (rank() == first)
     ops::sum_partials(ctx, terms, {}, sent);
@@ -70,19 +77,21 @@ void TensorGroup::sum_copies(const device::Context& ctx, const View& values) {
   ops::copy(ctx, sent, values);
 }
 
-void TensorGroup::maximum(const device::Context& ctx, const View& values) {
+void TensorGroup::all_reduce(const device::Context& ctx, const View& values, comm::Reduce op) const {
   const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
-  if (!ctx.dry) group_->start_all_reduce(floats_of(values), comm::Reduce::max).wait();
+  if (ctx.dry) return;
+  traffic_->add_all_reduce(comm::Along::tp, *group_, values.dtype, values.size());
+  group_->start_all_reduce(floats_of(values), op).wait();
 }
 
-void TensorGroup::total(const device::Context& ctx, const View& values) {
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
-  if (!ctx.dry) group_->start_all_reduce(floats_of(values), comm::Reduce::sum).wait();
+void TensorGroup::maximum(const device::Context& ctx, const View& values) {
+  all_reduce(ctx, values, comm::Reduce::max);
 }
+
+void TensorGroup::total(const device::Context& ctx, const View& values) { all_reduce(ctx, values, comm::Reduce::sum); }
 
 void TensorGroup::reduce(const device::Context& ctx, const View& amaxes) const {
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(amaxes));
-  if (!ctx.dry) group_->start_all_reduce(floats_of(amaxes), comm::Reduce::amax).wait();
+  all_reduce(ctx, amaxes, comm::Reduce::amax);
 }
 
 }  // namespace fp8::shard

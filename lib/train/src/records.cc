@@ -93,6 +93,19 @@ std::string family_of(const std::string& linear) {
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));
 }
 
+// What ranks sent to each other, in all and by what they are divided along and the type; nothing for one rank.
+void add_sent(const comm::SentBytes& sent, json::Object& record) {
+  if (sent.total() == 0) return;
+  record.set("sent_bytes", sent.total());
+  for (std::size_t along = 0; along < comm::SentBytes::kAlongs; ++along)
+    for (std::size_t element = 0; element < comm::SentBytes::kElements; ++element) {
+      const auto a = static_cast<comm::Along>(along);
+      const auto e = static_cast<comm::Element>(element);
+      if (const std::int64_t bytes = sent.of(a, e); bytes > 0)
+        record.set("sent_bytes_" + std::string(name_of(a)) + "_" + std::string(name_of(e)), bytes);
+    }
+}
+
 // The losses that balance experts, if they are asked for, and the loads of a step; passes only if ranks share experts.
 void add_routing(const settings::RunConfig& config, const shard::RoutingResult& r, json::Object& record) {
   if (config.aux_loss > 0) record.set("aux_loss", r.aux_loss);
@@ -178,6 +191,7 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                                 {"saturated_share", share(r.casts.saturated, r.casts.elements)},
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
+  add_sent(r.sent, v.as_object());
   if (r.routing) add_routing(config, *r.routing, v.as_object());
   if (r.replayed) v.as_object().set("replayed", true);
   if (r.calibrated) v.as_object().set("calibrated", true);

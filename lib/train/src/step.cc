@@ -57,11 +57,16 @@ void reduce(const StepEnvironment& env, StepTotals& totals) {
   totals = {sums[0], sums[1]};
 }
 
-void reduce(const StepEnvironment& env, quant::CastCounts& casts) {
-  const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", 24);
-  std::array<std::int64_t, 3> counts{casts.elements, casts.saturated, casts.underflowed};
+// Sums of the counts of all ranks.
+void reduce(const StepEnvironment& env, quant::CastCounts& casts, comm::SentBytes& sent) {
+  std::vector<std::int64_t> counts(sent.values.begin(), sent.values.end());
+  counts.insert(counts.end(), {casts.elements, casts.saturated, casts.underflowed});
+  const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce",
+                            8.0 * static_cast<double>(counts.size()));
   env.host_comm.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
-  casts = {counts[0], counts[1], counts[2]};
+  const std::size_t n = sent.values.size();
+  std::copy_n(counts.begin(), n, sent.values.begin());
+  casts = {counts[n], counts[n + 1], counts[n + 2]};
 }
 
 // Loss, norm and the update, which the gate skips if they are not finite. Nothing here waits for the host.
@@ -242,6 +247,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
                     MicroBatches& batches, const Position& position, const gemm::Count& planned) {
   const auto start = Clock::now();
   const comm::Mesh& mesh = env.model.store.mesh();
+  const comm::SentBytes sent = mesh.traffic().sent();
   StepResult r;
   const std::int64_t mine = c.batch_size * c.grad_accumulation;
   StepTotals totals;
@@ -279,7 +285,8 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   r.grad_norm = std::sqrt(scalars.square_sum);
   r.skipped = scalars.gate.skip != 0;
   r.casts = scalars.step_casts;
-  reduce(env, r.casts);
+  r.sent = mesh.traffic().sent() - sent;
+  reduce(env, r.casts, r.sent);
 
   if (env.model.experts) r.routing = env.model.experts->finish();
   check_planned(env.host_comm, computed.gemms, planned.gemms + planned_experts(env.model),

@@ -7,6 +7,7 @@
 
 #include "fp8/comm/comm.h"
 #include "fp8/comm/device.h"
+#include "fp8/comm/traffic.h"
 
 namespace fp8::comm {
 
@@ -59,6 +60,8 @@ class Mesh {
   Communicator& experts() const { return *experts_; }
   /// The ranks among which the parameters of an expert are sharded: dp_shard x tp / ep.
   Communicator& expert_shards() const { return *expert_shards_; }
+  /// What this rank has sent, as those count it who send. Copies of a mesh have one count.
+  Traffic& traffic() const { return *traffic_; }
   /// Number of this rank's part of the samples, from 0, and how many parts there are.
   int data_index() const { return all_->rank() / shape_.tp % data_parts(); }
   /// Whether this rank counts what the ranks of tensor() have in common: samples and losses.
@@ -74,6 +77,7 @@ class Mesh {
   friend Mesh on_device(const Mesh& host, const device::Context& ctx);
   MeshShape shape_;
   std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, experts_, expert_shards_;
+  std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
 };
 
 /// The mesh on the device of a context, see on_device() of a communicator. `host` and its groups outlive it. Throws

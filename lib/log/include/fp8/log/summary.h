@@ -33,6 +33,7 @@ struct Summary {
   std::optional<double> tokens_per_s_p90{};       ///< 90th percentile
   std::optional<double> data_wait_share{};        ///< time waiting for data over the time of all steps, 0 to 1
   std::optional<double> memory_peak_bytes{};      ///< maximum over steps
+  std::optional<double> sent_bytes{};             ///< what ranks sent; mean over the last `last_steps` records
   std::optional<double> fp8_flop_share{};         ///< share of the linears' FLOPs; mean over steps, 0 to 1
   std::optional<double> fp8_flop_share_total{};   ///< share of all matmul FLOPs; mean over steps, 0 to 1
   std::optional<double> aux_loss{};               ///< mean over the last `last_steps` records, as the next four

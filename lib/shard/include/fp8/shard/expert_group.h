@@ -10,10 +10,10 @@ namespace fp8::shard {
 /// Moves rows by all-to-all between the ranks of Mesh::experts().
 class ExpertGroup final : public model::ExpertExchange {
  public:
-  /// The communicator's group moves memory of the device that contexts name, and outlives the object. `room`: see
+  /// The groups of the mesh move memory of the device that contexts name, and outlive the object. `room`: see
   /// model::ExpertExchange.
-  ExpertGroup(comm::Communicator& group, std::int64_t experts, double room)
-      : group_(&group), experts_(experts), room_(room) {}
+  ExpertGroup(const comm::Mesh& mesh, std::int64_t experts, double room)
+      : group_(&mesh.experts()), traffic_(&mesh.traffic()), experts_(experts), room_(room) {}
 
   int ranks() const override { return group_->size(); }
   int rank() const override { return group_->rank(); }
@@ -25,6 +25,7 @@ class ExpertGroup final : public model::ExpertExchange {
 
  private:
   comm::Communicator* group_;
+  comm::Traffic* traffic_;
   std::int64_t experts_;
   double room_;
 };

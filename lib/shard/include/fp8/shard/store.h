@@ -344,6 +344,11 @@ class ParameterStore final : public model::ParameterAccess {
   void forget_idle(const Context& ctx);
   void find_unseen(const Context& ctx);
   void measure_weight(const Context& ctx, const ParameterShard& o);
+  // Counts what this rank sends of its rows of a weight.
+  void count_gather(const comm::Communicator& group, const Sharded& tensor) const {
+    mesh_.traffic().add_gather(comm::Along::dp_shard, group, tensor.mine.dtype,
+                               static_cast<std::int64_t>(tensor.mine.bytes()));
+  }
   View gather_weight(const Context& ctx, const SlotState& s, DType type);
   View dequantized(const Context& ctx, const SlotState& s, const SlotLinear& l, const linear::Codes& codes) const;
   std::vector<linear::Weight> prepare_weights(const Context& ctx, const SlotState& s, const Whole& whole,

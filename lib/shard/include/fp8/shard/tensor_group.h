@@ -10,10 +10,10 @@ namespace fp8::shard {
 /// Moves rows and amaxes between the ranks of Mesh::tensor().
 class TensorGroup final : public model::TensorExchange, public quant::AmaxReducer {
  public:
-  /// The communicator's group moves memory of the device that contexts name, and outlives the object. `copies`:
-  /// adjacent ranks that have the same key and value heads.
-  TensorGroup(comm::Communicator& group, std::int64_t first_token, int copies)
-      : group_(&group), first_token_(first_token), copies_(copies) {}
+  /// The groups of the mesh move memory of the device that contexts name, and outlive the object. `copies`: adjacent
+  /// ranks that have the same key and value heads.
+  TensorGroup(const comm::Mesh& mesh, std::int64_t first_token, int copies)
+      : group_(&mesh.tensor()), traffic_(&mesh.traffic()), first_token_(first_token), copies_(copies) {}
 
   int ranks() const override { return group_->size(); }
   int rank() const override { return group_->rank(); }
@@ -29,7 +29,10 @@ class TensorGroup final : public model::TensorExchange, public quant::AmaxReduce
   void reduce(const device::Context& ctx, const tensor::View& amaxes) const override;
 
  private:
+  void all_reduce(const device::Context& ctx, const tensor::View& values, comm::Reduce op) const;
+
   comm::Communicator* group_;
+  comm::Traffic* traffic_;
   std::int64_t first_token_;
   int copies_;
 };

@@ -27,6 +27,7 @@ struct StepResult {
   bool calibrated = false;  ///< amaxes were first recorded without FP8
   gemm::Counts gemms;       ///< GEMMs of all ranks
   quant::CastCounts casts;  ///< counts of casts of all ranks
+  comm::SentBytes sent;     ///< what all ranks sent to each other
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
   double seconds = 0, data_seconds = 0;
 };
