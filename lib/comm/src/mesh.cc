@@ -49,6 +49,11 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
   tensor_ = group(kTp, shape.tp, "tp");
   const int copy = shape.dp_shard * shape.tp;
   copy_ = shape.tp == 1 ? shards_ : shape.dp_shard == 1 ? tensor_ : group(kDpShard | kTp, copy, "dp_shard and tp");
+  stages_ = group(kPp, shape.pp, "pp");
+  model_ = shape.pp == 1 ? copy_ : copy == 1 ? stages_ : group(kPp | kDpShard | kTp, shape.pp * copy, "a model");
+  of_stage_ = shape.dp_replicate == 1 ? copy_
+              : copy == 1             ? replicas_
+                                      : group(kDpReplicate | kDpShard | kTp, shape.dp_replicate * copy, "a stage");
   experts_ = shape.ep == copy ? copy_ : group(kEp, shape.ep, "ep");
   expert_shards_ = shape.ep == 1 ? copy_ : group(kExpertShard, copy / shape.ep, "dp_shard of experts");
 }
@@ -57,7 +62,7 @@ Mesh on_device(const Mesh& host, const device::Context& ctx) {
   Mesh there = host;
   const MeshShape& shape = host.shape();
   const bool several = (shape.dp_replicate > 1 && shape.dp_shard > 1) || (shape.ep > 1 && shape.ep < shape.ranks()) ||
-                       (shape.tp > 1 && shape.tp < shape.ranks());
+                       (shape.tp > 1 && shape.tp < shape.ranks()) || shape.pp > 1;
   if (ctx.device == device::DeviceType::cuda && several)
     agree(host.all(), [] {
       if (!cuda::orders_groups())
@@ -68,7 +73,7 @@ Mesh on_device(const Mesh& host, const device::Context& ctx) {
   const auto group = [&](Communicator& of) -> std::shared_ptr<Communicator> {
     if (&of == &host.all()) return there.all_;
     using Group = std::shared_ptr<Communicator> Mesh::*;
-    for (const Group same : {&Mesh::shards_, &Mesh::tensor_, &Mesh::copy_})
+    for (const Group same : {&Mesh::shards_, &Mesh::tensor_, &Mesh::copy_, &Mesh::stages_})
       if (&of == (host.*same).get() && there.*same != host.*same) return there.*same;
     return on_device(of, ctx);
   };
@@ -76,6 +81,8 @@ Mesh on_device(const Mesh& host, const device::Context& ctx) {
   there.replicas_ = group(host.replicas());
   there.tensor_ = group(host.tensor());
   there.copy_ = group(host.copy());
+  there.stages_ = group(host.stages());
+  there.model_ = group(host.model());
   there.experts_ = group(host.experts());
   there.expert_shards_ = group(host.expert_shards());
   return there;

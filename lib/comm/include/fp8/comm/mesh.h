@@ -54,8 +54,14 @@ class Mesh {
   Communicator& replicas() const { return *replicas_; }
   /// The ranks that divide the linears of a shard (tp).
   Communicator& tensor() const { return *tensor_; }
-  /// The ranks that hold one copy of the parameters: dp_shard x tp, in this order.
+  /// The ranks that hold one copy of the parameters of a stage: dp_shard x tp, in this order.
   Communicator& copy() const { return *copy_; }
+  /// The ranks that hold one copy of the model: stage after stage, those of copy().
+  Communicator& model() const { return *model_; }
+  /// The ranks between which activations of a micro-batch go from stage to stage (pp), in the order of the stages.
+  Communicator& stages() const { return *stages_; }
+  /// All ranks of this rank's stage. Its groups of a device are on the host, too: it is for numbers of the host.
+  Communicator& of_stage() const { return *of_stage_; }
   /// The ranks among which the experts of a copy are divided (ep), in the order of the experts.
   Communicator& experts() const { return *experts_; }
   /// The ranks among which the parameters of an expert are sharded: dp_shard x tp / ep.
@@ -64,8 +70,11 @@ class Mesh {
   Traffic& traffic() const { return *traffic_; }
   /// Number of this rank's part of the samples, from 0, and how many parts there are.
   int data_index() const { return all_->rank() / shape_.tp % data_parts(); }
-  /// Whether this rank counts what the ranks of tensor() have in common: samples and losses.
-  bool counts_samples() const { return all_->rank() % shape_.tp == 0; }
+  /// Whether this rank counts what the ranks of tensor() and stages() have in common, samples and losses: the first of
+  /// tensor() in the last stage, which computes the losses.
+  bool counts_samples() const { return all_->rank() % shape_.tp == 0 && last_stage(); }
+  /// Whether this rank's stage is the last.
+  bool last_stage() const { return stages_->rank() + 1 == stages_->size(); }
   /// See data_index().
   int data_parts() const { return shape_.dp_replicate * shape_.dp_shard; }
   /// Number of this rank's file in a checkpoint, from 0, and how many files there are.
@@ -76,7 +85,8 @@ class Mesh {
  private:
   friend Mesh on_device(const Mesh& host, const device::Context& ctx);
   MeshShape shape_;
-  std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, experts_, expert_shards_;
+  std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, model_, stages_, of_stage_, experts_,
+      expert_shards_;
   std::shared_ptr<Traffic> traffic_ = std::make_shared<Traffic>();
 };
 
