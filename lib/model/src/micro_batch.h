@@ -62,6 +62,7 @@ struct MicroBatch::State {
   LayerInput next{};                        // hidden state: input of the next stage of forward
   std::map<int, SavedLayer> layers{};       // by number
   bool balanced = false;                    // whether env.balance is set
+  bool embedded = false, head_done = false; // whether forward began with the embedding, and backward with the head
   std::span<const LayerCache> caches = {};  // keys and values of all layers, or empty
 };
 

@@ -241,6 +241,7 @@ void MicroBatch::forward_embedding() {
   sum_partials(s.ctx, s.env, partial, {}, s.next.x);
   s.env.unit = 0;
   s.env.forward_done(s.ctx, "embed_tokens", s.next.x);
+  s.embedded = true;
 }
 
 void MicroBatch::forward_layers(int first, int last) {
@@ -298,6 +299,8 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
   s.env.backward_done(ctx, "norm", dx);
   s.weights.gradients_done(s.head_unit);
+  s.head_done = true;
+  if (s.head_home == 0 && !s.embedded) s.weights.gradients_done(0);
 }
 
 void MicroBatch::backward_layers(int first, int last) {
@@ -307,7 +310,7 @@ void MicroBatch::backward_layers(int first, int last) {
 void MicroBatch::backward_embedding() {
   State& s = *state_;
   const UnitGradients g = s.weights.gradient_buffers(0);
-  if (s.head_home != 0) clear_accumulated(s.ctx, g, {Slot::embedding});
+  if (s.head_home != 0 || !s.head_done) clear_accumulated(s.ctx, g, {Slot::embedding});
   if (!g.of(Slot::embedding).empty()) {
     const device::Scope scope(*s.ctx.arena);
     ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), gathered(s.ctx, s.env, s.gradient),

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "fp8/cli/command.h"
 #include "fp8/model/checkpoint.h"
+#include "fp8/model/pipeline.h"
 #include "fp8/model/record.h"
 #include "fp8/model/split.h"
 #include "fp8/settings/lora.h"
@@ -127,6 +129,37 @@ void check_tensor_parallel(const RunConfig& c, const hf::ModelConfig& model,
     throw Error(what + found + nearest_values("tp", c.tp, model.num_attention_heads, [&](std::int64_t ranks) {
                   return reason(ranks).empty();
                 }));
+}
+
+void check_stages(const RunConfig& c, const hf::ModelConfig& model) {
+  const std::string pp = cli::flag_name("pp"), stages = cli::flag_name("stages");
+  const std::int64_t layers = model.num_hidden_layers;
+  const auto text = [](std::int64_t count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  if (c.pp > layers)
+    throw Error(pp + " " + std::to_string(c.pp) + ": " + c.model + " has " + text(layers, "layer") +
+                ", and each stage needs one" +
+                nearest_values("pp", c.pp, layers, [&](std::int64_t count) { return count <= layers; }));
+  if (!c.stages.empty()) {
+    const std::string what = stages + " " + model::text_of_stages(c.stages) + ": ";
+    const std::int64_t sum = std::accumulate(c.stages.begin(), c.stages.end(), std::int64_t{0});
+    if (std::ssize(c.stages) != c.pp)
+      throw Error(what + "these are " + text(std::ssize(c.stages), "stage") + ", and " + pp + " is " +
+                  std::to_string(c.pp));
+    if (sum != layers)
+      throw Error(what + "these are " + text(sum, "layer") + ", and " + c.model + " has " + std::to_string(layers));
+  }
+  if (c.pp == 1) return;
+  for (const auto& [name, wanted] :
+       {std::pair("tensor-stats-every", c.stats_every > 0), {"sample-every", c.sample_every > 0}})
+    if (wanted) throw Error(cli::flag_name(name) + ": not with " + pp);
+}
+
+std::vector<int> layers_of_stages(const RunConfig& c, const hf::ModelConfig& model,
+                                  const std::vector<model::Parameter>& table) {
+  if (!c.stages.empty()) return c.stages;
+  return model::divide_layers(model::unit_costs(model, table, c.seq_length), static_cast<int>(c.pp));
 }
 
 std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,

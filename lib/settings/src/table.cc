@@ -1,4 +1,6 @@
 // The rows of the table of settings.
+#include <limits>
+
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/settings/resume.h"
@@ -350,14 +352,31 @@ void add_lora(Rows& rows) {
            })});
 }
 
+void read_stages(const Arguments& a, RunConfig& c) {
+  c.stages.clear();
+  for (const std::string& part : parts_of(a.list("stages"))) {
+    const std::optional<std::int64_t> layers = parse_int64(part);
+    if (!layers || *layers < 1 || *layers > std::numeric_limits<int>::max())
+      throw Error(cli::flag_name("stages") + ": '" + excerpt(part) + "' is not a number of layers");
+    c.stages.push_back(static_cast<int>(*layers));
+  }
+}
+
+json::Value stages_of(const RunConfig& c) { return json::Array(c.stages.begin(), c.stages.end()); }
+
 void add_sharding(Rows& rows) {
   using model::Recompute;
   add(rows, "Sharding and memory", kStep, Resume::free,
       {whole("dp-replicate", "1", 1, "copies of the sharded parameters, each for a part of the samples",
              &R::dp_replicate),
        whole("dp-shard", "", 1,
-             "parts of the samples of a copy, and of its parameters [all ranks / --dp-replicate / --tp]", &R::dp_shard),
+             "parts of the samples of a copy, and of its parameters [all ranks / --dp-replicate / --tp / --pp]",
+             &R::dp_shard),
        whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &R::tp),
+       whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &R::pp),
+       text("stages", "N,...", "with --pp: layers of each stage [as even as FLOPs allow]")
+           .is(FlagKind::list)
+           .reads(read_stages, stages_of),
        whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &R::ep),
        real("expert-rows", "2", 1, 1e6,
             "with --ep: rows that a layer's experts hold on a rank, as a multiple of the mean; more run in passes",

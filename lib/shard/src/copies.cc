@@ -1,5 +1,5 @@
-// Tensor parallelism: sums of the gradients of parameters that several ranks have, and whole gradients from the blocks
-// of all ranks.
+// Sums of the gradients of parameters that several ranks of tensor parallelism, or the first and the last stage, have;
+// and whole gradients from the blocks of all ranks.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -75,10 +75,38 @@ void ParameterStore::sum_copies(const Context& ctx) {
   }
 }
 
-// The rows and columns of the whole parameter that a rank of mesh().copy() has; no rows if another rank has the same.
+// A tied embedding of which another stage has a copy, if this rank has one with a gradient and own rows.
+const ParameterShard* ParameterStore::tied_embedding() const {
+  if (!tied_ || stage_.stages == 1 || !has_unit(0)) return nullptr;
+  const auto found = std::ranges::find_if(shards_, [this](const ParameterShard& o) {
+    return table_[static_cast<std::size_t>(o.number)].role == model::ParameterRole::embedding;
+  });
+  return found != shards_.end() && !found->gradient.empty() && found->gradient.size() > 0 ? &*found : nullptr;
+}
+
+// The first stage has the gradient of a tied embedding as an embedding, the last one that as a head. Both get the same
+// sum.
+void ParameterStore::sum_tied(const Context& ctx) {
+  const ParameterShard* const tied = tied_embedding();
+  if (tied == nullptr || ctx.dry) return;
+  const View own = tied->gradient.reshaped({tied->gradient.size()});
+  {
+    const device::Timer timer(ctx, device::Work::communication, "sum of tied", tensor::bytes_of(own));
+    const auto bytes = static_cast<std::int64_t>(own.bytes());
+    const int other = stage_.begins() ? stage_.stages - 1 : 0;
+    const comm::SentMessage sent{bytes_at(own), bytes, other};
+    const comm::ReceivedMessage received{static_cast<std::byte*>(tied_terms_.data), bytes, other};
+    mesh_.stages().start_messages(std::span(&sent, 1), std::span(&received, 1)).wait();
+  }
+  ops::add(ctx, own, tied_terms_, own);
+}
+
+// The rows and columns of the whole parameter that a rank of mesh().model() has; no rows if another rank has the same.
 std::pair<RowRange, RowRange> ParameterStore::block_on(const model::Parameter& p, int rank) const {
   const std::vector<std::int64_t>& whole = p.whole_shape();
   std::array<RowRange, 2> block{RowRange{0, whole.front()}, {0, whole.size() > 1 ? whole.back() : 1}};
+  if (!model::stage_of(options_.stages, rank / mesh_.copy().size()).has(p.unit)) return {RowRange{}, block[1]};
+  rank %= mesh_.copy().size();
   if (p.expert >= 0) {
     const int ranks = mesh_.experts().size();
     const RowRange experts = experts_of(rank % ranks);
@@ -100,7 +128,7 @@ void ParameterStore::place_gradient(const Context& ctx, const model::Parameter& 
                                     const View& whole) const {
   const View matrix = whole.rank == 1 ? whole.reshaped({whole.size(), 1}) : whole;
   std::int64_t at = 0;
-  for (int rank = 0; rank < mesh_.copy().size(); ++rank) {
+  for (int rank = 0; rank < mesh_.model().size(); ++rank) {
     const auto [rows, columns] = block_on(p, rank);
     const std::int64_t n = rows.count() * columns.count();
     if (n == 0) continue;
@@ -112,7 +140,7 @@ void ParameterStore::place_gradient(const Context& ctx, const model::Parameter& 
 
 void ParameterStore::visit_gradients(const Context& ctx,
                                      const std::function<void(const model::Parameter&, const View&)>& visit) const {
-  comm::Communicator& group = mesh_.copy();
+  comm::Communicator& group = mesh_.model();
   for (const ParameterShard& o : shards_) {
     const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
     if (!p.trainable) continue;

@@ -15,16 +15,26 @@ namespace fp8::shard {
 using device::Context;
 using dtype::DType;
 
-ExpertLoad::ExpertLoad(const Context& ctx, const hf::ModelConfig& config, Planned planned)
+ExpertLoad::ExpertLoad(const Context& ctx, const hf::ModelConfig& config, Planned planned, int in_flight)
     : layers_(config.num_hidden_layers),
       experts_(config.experts.value().count),
       planned_(std::move(planned)),
-      sums_(tensor::allocate(ctx, DType::f64, {layers_, experts_ + 2}, "scratch")),
       aux_(tensor::allocate(ctx, DType::f32, {layers_, experts_}, "scratch")),
-      passes_(static_cast<std::size_t>(layers_), 0),
-      counts_(static_cast<std::size_t>(layers_ * experts_), 0),
-      rows_(counts_) {
+      rows_(static_cast<std::size_t>(layers_ * experts_), 0) {
+  for (int i = 0; i < in_flight; ++i) flights_.emplace_back(ctx, *this);
+}
+
+ExpertLoad::Flight::Flight(const Context& ctx, ExpertLoad& load)
+    : load_(load),
+      sums_(tensor::allocate(ctx, DType::f64, {load.layers_, load.experts_ + 2}, "scratch")),
+      passes_(static_cast<std::size_t>(load.layers_), 0),
+      counts_(load.rows_) {
   ops::zero(ctx, sums_);
+}
+
+void ExpertLoad::Flight::clear() {
+  std::ranges::fill(passes_, 0);
+  std::ranges::fill(counts_, 0);
 }
 
 void ExpertLoad::begin(const BalanceStep& step) {
@@ -32,8 +42,7 @@ void ExpertLoad::begin(const BalanceStep& step) {
   training_ = true;
   planned_gemms_ = most_passes_ = 0;
   aux_loss_ = z_loss_ = 0;
-  std::ranges::fill(passes_, 0);
-  std::ranges::fill(counts_, 0);
+  for (Flight& flight : flights_) flight.clear();
   std::ranges::fill(rows_, 0);
 }
 
@@ -42,46 +51,48 @@ void ExpertLoad::begin_inference() {
   training_ = false;
 }
 
-void ExpertLoad::routed(const Context& ctx, int layer, const ops::Routes& routes, std::span<const std::int64_t> first) {
-  if (training_ && has_losses())
-    ops::add_route_sums(ctx, routes, sums_.rows(layer, layer + 1).reshaped({experts_ + 2}));
+void ExpertLoad::Flight::routed(const Context& ctx, int layer, const ops::Routes& routes,
+                                std::span<const std::int64_t> first) {
+  if (load_.training_ && load_.has_losses())
+    ops::add_route_sums(ctx, routes, sums_.rows(layer, layer + 1).reshaped({load_.experts_ + 2}));
   if (ctx.dry) return;
   for (std::size_t e = 0; e + 1 < first.size(); ++e) {
-    const auto at = static_cast<std::size_t>(layer * experts_) + e;
+    const auto at = static_cast<std::size_t>(layer * load_.experts_) + e;
     counts_[at] += first[e + 1] - first[e];
-    rows_[at] += first[e + 1] - first[e];
+    load_.rows_[at] += first[e + 1] - first[e];
   }
 }
 
-void ExpertLoad::computed(int layer, std::int64_t first_expert, std::span<const std::int64_t> first) {
-  planned_gemms_ += planned_(layer, first_expert, first, training_);
-  most_passes_ = std::max(most_passes_, ++passes_[static_cast<std::size_t>(layer)]);
+void ExpertLoad::Flight::computed(int layer, std::int64_t first_expert, std::span<const std::int64_t> first) {
+  load_.planned_gemms_ += load_.planned_(layer, first_expert, first, load_.training_);
+  load_.most_passes_ = std::max(load_.most_passes_, ++passes_[static_cast<std::size_t>(layer)]);
 }
 
-model::RoutingGradients ExpertLoad::gradients(const Context& ctx) {
-  std::ranges::fill(passes_, 0);
-  std::vector<std::int64_t> counts = std::exchange(counts_, std::vector<std::int64_t>(rows_.size(), 0));
-  if (!training_ || !has_losses()) return {};
-  if (ctx.dry) return {step_.aux > 0 ? aux_ : tensor::View{}, 0};
+model::RoutingGradients ExpertLoad::Flight::gradients(const Context& ctx) {
+  const BalanceStep& step = load_.step_;
+  std::vector<std::int64_t> counts = counts_;
+  clear();
+  if (!load_.training_ || !load_.has_losses()) return {};
+  if (ctx.dry) return {step.aux > 0 ? load_.aux_ : tensor::View{}, 0};
   const std::vector<double> sums = tensor::to_host<double>(ctx, sums_);
   ops::zero(ctx, sums_);
-  if (step_.aux > 0 && step_.ranks != nullptr)
-    step_.ranks->all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  comm::Communicator* const ranks = step.stage != nullptr ? step.stage : step.ranks;
+  if (step.aux > 0 && ranks != nullptr) ranks->all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
   std::vector<float> aux(counts.size(), 0);
-  const auto width = static_cast<std::size_t>(experts_);
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers_); ++layer) {
+  const auto width = static_cast<std::size_t>(load_.experts_);
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(load_.layers_); ++layer) {
     const std::span count = std::span(counts).subspan(layer * width, width);
     const std::span sum = std::span(sums).subspan(layer * (width + 2), width + 2);
-    z_loss_ += sum[width] / step_.tokens;
+    load_.z_loss_ += sum[width] / step.tokens;
     const auto all = static_cast<double>(std::accumulate(count.begin(), count.end(), std::int64_t{0}));
     for (std::size_t e = 0; e < width && all > 0; ++e) {
-      const double share = static_cast<double>(experts_) * static_cast<double>(count[e]) / all / step_.tokens;
-      aux_loss_ += share * sum[e];
-      aux[layer * width + e] = static_cast<float>(step_.aux * share);
+      const double share = static_cast<double>(load_.experts_) * static_cast<double>(count[e]) / all / step.tokens;
+      load_.aux_loss_ += share * sum[e];
+      aux[layer * width + e] = static_cast<float>(step.aux * share);
     }
   }
-  device::copy_bytes(ctx, aux_.data, ctx.device, aux.data(), device::DeviceType::host, aux_.bytes());
-  return {step_.aux > 0 ? aux_ : tensor::View{}, static_cast<float>(step_.z / step_.tokens)};
+  device::copy_bytes(ctx, load_.aux_.data, ctx.device, aux.data(), device::DeviceType::host, load_.aux_.bytes());
+  return {step.aux > 0 ? load_.aux_ : tensor::View{}, static_cast<float>(step.z / step.tokens)};
 }
 
 RoutingResult ExpertLoad::finish() const {

@@ -39,6 +39,8 @@ void ParameterStore::allocate_sums(const Context& ctx) {
   if (!options_.training) return;
   squares_ = allocate(ctx, DType::f64, {std::ssize(table_)}, "scratch");
   allocate_copy_sums(ctx);
+  if (const ParameterShard* const tied = tied_embedding())
+    tied_terms_ = allocate(ctx, DType::f32, {tied->gradient.size()}, "gradient buffers");
   const std::int64_t replicas = mesh_.replicas().size();
   if (replicas == 1 || options_.reduce == DType::f32) return;
   std::int64_t most = 0;
@@ -220,7 +222,10 @@ void ParameterStore::sum_replicas_in_bf16(const Context& ctx, const View& gradie
 void ParameterStore::finish_gradients(const Context& ctx) {
   for (Reducing& r : reducing_) finish(ctx, r);
   finish_replica_sums(ctx);
-  if (micro_ + 1 == micro_count_) sum_copies(ctx);
+  if (micro_ + 1 == micro_count_) {
+    sum_copies(ctx);
+    sum_tied(ctx);
+  }
   if (trace_ == nullptr || ctx.dry) return;
   for (const ParameterShard& o : shards_) {
     if (o.rows.count() > 0 && !o.gradient.empty())
@@ -232,20 +237,22 @@ void ParameterStore::add_gradient_squares(const Context& ctx, double* total) {
   const std::span<double> squares(squares_.as<double>(), table_.size());
   ops::zero(ctx, squares_);
   for (const ParameterShard& o : shards_)
-    if (!o.gradient.empty() && o.rows.count() > 0 && first_of_copies(table_[static_cast<std::size_t>(o.number)]))
+    if (const model::Parameter& p = table_[static_cast<std::size_t>(o.number)];
+        !o.gradient.empty() && o.rows.count() > 0 && first_of_copies(p) && owns(p))
       optim::add_squares(ctx, o.gradient, ctx.dry ? nullptr : &squares[static_cast<std::size_t>(o.number)]);
   {
     const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(squares_));
     if (!ctx.dry) {
-      mesh_.traffic().add_all_reduce(comm::Along::several, mesh_.copy(), squares_.dtype, squares_.size());
-      mesh_.copy().sum_here(squares);
+      mesh_.traffic().add_all_reduce(comm::Along::several, mesh_.model(), squares_.dtype, squares_.size());
+      mesh_.model().sum_here(squares);
     }
   }
   optim::add_in_order(ctx, squares, total);
 }
 
 std::optional<std::string> ParameterStore::differing_replica(const Context& ctx) const {
-  if (mesh_.replicas().size() == 1 && mesh_.tensor().size() == 1) return std::nullopt;
+  const bool tied_apart = tied_ && stage_.stages > 1;
+  if (mesh_.replicas().size() == 1 && mesh_.tensor().size() == 1 && !tied_apart) return std::nullopt;
   std::string digests;
   for (const ParameterShard& o : shards_) {
     std::string each;
@@ -272,7 +279,11 @@ std::optional<std::string> ParameterStore::differing_replica(const Context& ctx)
     const auto copies = static_cast<std::size_t>(p.copies);
     return p.expert >= 0 ? rank : rank / copies * copies;
   });
-  return found ? found : copy;
+  if (found || copy || !tied_apart) return found ? found : copy;
+  const auto last = static_cast<std::size_t>(stage_.stages - 1);
+  return differing(mesh_.stages(), "stage ", [last](std::size_t stage, const model::Parameter& p) {
+    return stage == last && p.role == model::ParameterRole::embedding ? 0 : stage;
+  });
 }
 
 void ParameterStore::zero_gradients(const Context& ctx) {

@@ -9,6 +9,7 @@
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/model/split.h"
+#include "fp8/shard/pipeline.h"
 
 namespace fp8::shard {
 namespace {
@@ -74,23 +75,49 @@ ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const Mode
         return model::planned_experts_fp8(store.table(), *recipe, layer, first_expert, first, decoder.options(),
                                           backward)
             .gemms;
-      });
+      },
+      std::min(spec.micro_batches, store.stage().stages - store.stage().number));
 }
 
 ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const MemoryPlan& plan)
     : ShardedModel(at, mesh, with_logits(spec, plan.logit_bytes), plan.allocate()) {}
 
-model::Batch on_device(const Context& ctx, const model::Batch& batch) {
-  const auto copy = [&](const View& v) { return v.empty() ? View{} : tensor::to_device(ctx, v, "activations"); };
+namespace {
+
+// A batch whose views are copies of those that are not empty.
+template <class Copy>
+model::Batch copy_of(const model::Batch& batch, Copy&& copy) {
   model::Batch there = batch;
-  there.tokens = copy(batch.tokens);
-  there.targets = copy(batch.targets);
-  there.documents.start = copy(batch.documents.start);
-  there.lengths = copy(batch.lengths);
+  for (View* const v : {&there.tokens, &there.targets, &there.documents.start, &there.lengths})
+    if (!v->empty()) *v = copy(*v);
   return there;
 }
 
+}  // namespace
+
+model::Batch on_device(const Context& ctx, const model::Batch& batch) {
+  return copy_of(batch, [&](const View& v) { return tensor::to_device(ctx, v, "activations"); });
+}
+
+model::Batch on_device(const Context& ctx, const model::Batch& batch, device::PooledMemory& memory) {
+  if (ctx.device == device::DeviceType::host) return batch;
+  return copy_of(batch, [&](const View& v) {
+    View there = v;
+    there.device = ctx.device;
+    there.data = memory.allocate(v.bytes(), "activations");
+    tensor::copy_across(ctx, v, there);
+    return there;
+  });
+}
+
 namespace {
+
+// Micro-batches that a plan runs: as many as bring every stage to its peak. The gradients of the first micro-batch are
+// written and those of the others are added, which takes other memory.
+int planned_micro_batches(const comm::Mesh& mesh, const ModelSpec& spec) {
+  const int stages = mesh.stages().size();
+  return stages > 1 ? std::min(spec.micro_batches, 2 * stages) : spec.store.several_micro_batches ? 2 : 1;
+}
 
 // plan_memory() with the logits of the spec.
 MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
@@ -103,6 +130,9 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
     const auto [count, longest] = shape.documents;
     model::Batch batch{v, v, shape.sequences, shape.length, {count > 0 ? v : View{}, count, longest}};
     if (count > 0) batch.lengths = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {shape.sequences});
+    return batch;
+  };
+  const auto observed = [&](model::Batch batch) {
     batch = on_device(ctx, batch);
     if (dry.experts) batch.routing = &*dry.experts;
     return batch;
@@ -113,26 +143,20 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
   const auto run = [&] {
     {
       const device::Scope scope(*ctx.arena);
-      const model::Batch batch = batch_of(evaluated);
-      dry.decoder.forward(ctx, dry.engine, dry.store, batch, losses_of(evaluated));
+      const model::Batch batch = observed(batch_of(evaluated));
+      forward(dry, batch, losses_of(evaluated));
     }
     if (sampled.sequences > 0) {
       const device::Scope scope(*ctx.arena);
       const View logits = tensor::allocate(ctx, DType::f32, {1, spec.config.vocab_size}, "logits");
-      dry.decoder.logits(ctx, dry.engine, dry.store, batch_of(sampled), sampled.length - 1, logits);
+      dry.decoder.logits(ctx, dry.engine, dry.store, observed(batch_of(sampled)), sampled.length - 1, logits);
     }
     if (!spec.store.training) return;
-    // The gradients of the first micro-batch are written and those of the others are added, which takes other memory.
-    const int micro_batches = spec.store.several_micro_batches ? 2 : 1;
-    for (int i = 0; i < micro_batches; ++i) {
-      const device::Scope scope(*ctx.arena);
-      const model::Batch batch = batch_of(trained);
-      const View losses = losses_of(trained);
-      dry.store.begin_micro_batch(i, micro_batches);
-      dry.store.set_dropout(DropoutPosition{});
-      dry.decoder.forward_backward(ctx, dry.engine, dry.store, batch, 1, losses);
-    }
-    dry.store.set_dropout({});
+    run_passes(dry, {planned_micro_batches(mesh, spec), 1,
+                     [&](const Context& there, device::PooledMemory& memory, int) {
+                       return on_device(there, batch_of(trained), memory);
+                     },
+                     [](int) { return DropoutPosition{}; }, [](const View&) {}});
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.visit_gradients(ctx, {});

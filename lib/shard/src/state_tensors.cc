@@ -27,17 +27,19 @@ StateKind of_parameters(std::string_view prefix, View ParameterShard::*values, b
         t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
         if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1))
           t.columns = {p.first_col(), p.first_col() + p.cols()};
-        t.saved = share_of(t.rows, p.copies, source.store->mesh()), t.values = o.*values;
+        t.saved = source.store->owns(p) ? share_of(t.rows, p.copies, source.store->mesh())
+                                        : RowRange{t.rows.begin, t.rows.begin};
+        t.values = o.*values;
       }
       tensors.push_back(std::move(t));
     }
   };
 }
 
-// A tensor that every rank holds.
-void add_whole(const ParameterStore& store, StateTensor t, std::vector<StateTensor>& tensors) {
+// A tensor that every rank of a group holds.
+void add_whole(const comm::Communicator& group, StateTensor t, std::vector<StateTensor>& tensors) {
   t.rows = {0, t.shape[0]};
-  t.saved = {0, comm::is_writer(store.mesh().all()) ? t.shape[0] : 0};
+  t.saved = {0, comm::is_writer(group) ? t.shape[0] : 0};
   tensors.push_back(std::move(t));
 }
 
@@ -48,7 +50,7 @@ void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
     std::vector<std::int64_t> shape{o.factors.shape[0]};
     if (o.factors.rank == 2) shape.push_back(o.factors.shape[1]);
     const std::string& name = source.table[static_cast<std::size_t>(o.number)].name;
-    add_whole(*source.store, {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
+    add_whole(source.store->mesh().of_stage(), {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
   }
 }
 
@@ -57,7 +59,8 @@ void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
   for (const ScaleState& s : source.store->scale_states()) {
     const std::string name = std::string(ckpt::kFp8) + s.name;
     for (const auto& [what, values] : {std::pair{"/scale", s.scale}, std::pair{"/amax_history", s.history}})
-      add_whole(*source.store, {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index}, tensors);
+      add_whole(source.store->mesh().all(), {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index},
+                tensors);
   }
 }
 

@@ -42,7 +42,10 @@ View rows_from(const View& matrix, std::int64_t first, std::int64_t count) {
 ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const hf::ModelConfig& config,
                                std::vector<model::Parameter> table, const StoreOptions& options)
     : ctx_(ctx), mesh_(mesh), table_(std::move(table)), options_(options), tied_(config.tie_word_embeddings) {
-  units_ = static_cast<int>(config.num_hidden_layers) + 2;
+  const int layers = static_cast<int>(config.num_hidden_layers);
+  units_ = layers + 2;
+  if (options_.stages.empty()) options_.stages = {layers};
+  stage_ = model::stage_of(options_.stages, mesh_.stages().rank());
   if (config.experts) expert_count_ = config.experts->count;
   if (expert_count_ > 0 && mesh_.experts().size() > 1)
     exchange_.emplace(mesh_, expert_count_, options_.expert_rows);
@@ -75,7 +78,7 @@ void ParameterStore::build_slots() {
     shards_[i].number = static_cast<int>(i);
     shards_[i].rows = rows_on(p, s.shards->rank());
     shards_[i].scale = -1;
-    if (!has_expert(p.expert)) continue;
+    if (!has_unit(p.unit) || !has_expert(p.expert)) continue;
     if (s.parameters.empty()) s.first_row = p.slot_row;
     s.trainable = p.trainable;
     s.extent = {s.extent.rows + p.rows(), p.cols()};
@@ -84,7 +87,7 @@ void ParameterStore::build_slots() {
   }
   for (auto& unit : slots_)
     for (SlotState& s : unit)
-      if (!s.parameters.empty()) s.form = form_of(s);
+      if (s.shards != nullptr) s.form = form_of(s);
   alone_ = std::ranges::all_of(slots_, [](const auto& unit) {
     return std::ranges::all_of(unit, [](const SlotState& s) { return s.shards == nullptr || s.shards->size() == 1; });
   });
@@ -103,7 +106,7 @@ void ParameterStore::build_tensor_group() {
 
 // The rows of this rank's block of a parameter that a rank of those that shard it has.
 RowRange ParameterStore::rows_on(const model::Parameter& p, int shard) const {
-  if (!has_expert(p.expert)) return {};
+  if (!has_unit(p.unit) || !has_expert(p.expert)) return {};
   return rows_of(p.rows(), shard, (p.expert < 0 ? mesh_.shards() : mesh_.expert_shards()).size());
 }
 
@@ -383,7 +386,7 @@ View ParameterStore::gathered_slot(int unit, std::size_t i) {
 ParameterStore::Reducing& ParameterStore::reducing(int unit) { return reducing_[buffer_of(unit, options_.zero == 1)]; }
 
 void ParameterStore::prefetch(int unit) {
-  if (alone_ || ctx_.dry || unit < 0 || unit >= units_) return;
+  if (alone_ || ctx_.dry || unit < 0 || unit >= units_ || !has_unit(unit)) return;
   Gathered& g = gathered(unit);
   if (g.unit == unit) return;
   const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);

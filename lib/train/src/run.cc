@@ -24,6 +24,7 @@
 #include "fp8/train/records.h"
 #include "profile.h"
 #include "run_setup.h"
+#include "stages.h"
 
 namespace fp8::train {
 namespace {
@@ -150,7 +151,8 @@ void evaluate(RunState& state, const RunContext& run) {
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
   const LossSum sum = evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
-                                       planned_forward(run.setup.model_spec, run.plan.logit_bytes, c.precision), {});
+                                       planned_forward(run.setup.model_spec, run.plan.logit_bytes, c.precision, state.model.store.stage()),
+                                       {});
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
@@ -245,8 +247,9 @@ void record_step(RunState& state, const RunContext& run, const StepResult& r, st
   const std::int64_t step = state.position.step;
   const bool first = step == run.setup.position.step + 1;
   const double flops = model::training_flops_per_token(run.setup.model_spec.config, run.setup.model_spec.table);
-  const json::Value record =
+  json::Value record =
       step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, memory_peak);
+  add_bubble(r, run.setup.bubble, record);
   if (first && !c.gradients.empty()) save_gradients(state, run, record, r.masked);
   if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
@@ -318,7 +321,8 @@ void train_step(RunState& state, const RunContext& run) {
                       c.aux_loss,  c.z_loss};
   state.profiler.begin_step(state.position.step + 1);
   const StepResult r =
-      run_step(env, c, *run.setup.sampler, state.batches, state.position, run.setup.planned(run.plan.logit_bytes));
+      run_step(env, c, *run.setup.sampler, state.batches, state.position,
+               run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
   ++state.position.step;
   state.last_loss = r.loss;
   state.position.updates += r.skipped || r.masked ? 0 : 1;
@@ -380,20 +384,26 @@ std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, 
          cli::flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
 }
 
-// The plan, and what the user should know before the run.
-void announce_plan(const RunSetup& s, const shard::MemoryPlan& plan, const state::Journal& journal) {
+// The plan, and what the user should know before the run. `memory`: memory_of_stages().
+void announce_plan(const RunSetup& s, const shard::MemoryPlan& plan, std::span<const std::int64_t> memory,
+                   const state::Journal& journal) {
   journal.note(plan_text(s, plan));
+  if (const std::string stages = note_of_stages(s.model_spec.store.stages, memory); !stages.empty())
+    journal.note(stages);
   if (s.resuming) journal.note("resuming from " + s.source);
   for (const std::string& note : s.notes)
     if (!note.empty()) journal.note(note);
 }
 
+// Collective.
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
-  announce_plan(s, run.plan, run.journal);
+  const std::vector<std::int64_t> memory = memory_of_stages(run.device.mesh(), run.plan);
+  announce_plan(s, run.plan, memory, run.journal);
   json::Value record =
       run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
                  mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);
+  add_stages(s.model_spec.store.stages, memory, record);
   if (s.model_spec.config.experts)
     record.as_object().set("experts", std::ranges::count_if(s.table, [](const model::Parameter& p) {
                              return p.slot == model::Slot::experts_down && p.role == model::ParameterRole::linear;
@@ -500,15 +510,15 @@ void check_gradients(RunSetup& s) {
 // Prints the report of a dry run, or that the run has no steps left. Collective.
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
                           const state::Journal& journal) {
+  if (!setup.config.dry_run)
+    return journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
+                        std::to_string(setup.last_step) + ", nothing to do");
+  shard::MemoryPlan plan;
+  comm::agree(host_comm, [&] { plan = plan_of(setup, setup.model_spec, device); });
+  const std::vector<std::int64_t> memory = memory_of_stages(device.mesh(), plan);
   comm::agree(host_comm, [&] {
-    if (setup.config.dry_run) {
-      const shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
-      announce_plan(setup, plan, journal);
-      if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
-      return;
-    }
-    journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
-                 std::to_string(setup.last_step) + ", nothing to do");
+    announce_plan(setup, plan, memory, journal);
+    if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
   });
 }
 

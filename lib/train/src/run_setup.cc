@@ -148,6 +148,16 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   return model.tokenizer;
 }
 
+// Divides the layers.
+void set_stages(RunSetup& s) {
+  shard::ModelSpec& spec = s.model_spec;
+  spec.store.stages = settings::layers_of_stages(s.config, spec.config, spec.table);
+  spec.micro_batches = static_cast<int>(s.config.grad_accumulation);
+  s.bubble = model::expected_bubble(
+      model::stage_costs(model::unit_costs(spec.config, spec.table, s.config.seq_length), spec.store.stages),
+      spec.micro_batches);
+}
+
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
@@ -175,6 +185,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
   settings::check_tensor_parallel(s.config, model, s.model_spec.table);
+  set_stages(s);
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
@@ -219,9 +230,10 @@ std::string factors_of(const settings::RunConfig& c) {
   const auto factor = [&product](const char* flag, std::int64_t value, bool shown) {
     if (shown) product += (product.empty() ? "" : " times ") + cli::flag_name(flag) + " " + std::to_string(value);
   };
-  factor("dp-replicate", c.dp_replicate, c.dp_replicate > 1 || c.tp == 1);
+  factor("dp-replicate", c.dp_replicate, c.dp_replicate > 1 || (c.tp == 1 && c.pp == 1));
   factor("dp-shard", c.dp_shard, c.dp_shard > 0);
   factor("tp", c.tp, c.tp > 1);
+  factor("pp", c.pp, c.pp > 1);
   return product;
 }
 
@@ -242,12 +254,12 @@ bool RunSetup::changes_computation() const {
   return std::ranges::any_of(changes, [](const settings::SettingChange& c) { return c.name != kMesh; });
 }
 
-gemm::Count RunSetup::planned(std::int64_t logit_bytes) const {
+gemm::Count RunSetup::planned(std::int64_t logit_bytes, const model::StageRange& stage) const {
   const quant::Recipe* recipe = config.precision.recipe_or_null();
   if (recipe == nullptr) return {};
   model::DecoderOptions options = model_spec.decoder();
   options.logit_bytes = logit_bytes;
-  gemm::Count planned = model::planned_fp8(model_spec.config, model_spec.table, *recipe,
+  gemm::Count planned = model::planned_fp8(model_spec.config, model::table_of_stage(model_spec.table, stage), *recipe,
                                            config.batch_size * config.seq_length, options, true);
   planned.gemms *= config.grad_accumulation;
   return planned;
@@ -257,9 +269,12 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
                    comm::Communicator& host_comm) {
   comm::MeshShape shape;
   comm::agree(host_comm, [&] {
-    settings::check_experts(config, settings::config_to_train(checkpoints.start(), config.lora.wanted()));
+    const hf::ModelConfig model = settings::config_to_train(checkpoints.start(), config.lora.wanted());
+    settings::check_experts(config, model);
+    settings::check_stages(config, model);
     const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate, tp = config.tp,
-                       others = checked_mul(replicas, tp, cli::flag_name("dp-replicate")),
+                       others = checked_mul(checked_mul(replicas, tp, cli::flag_name("dp-replicate")), config.pp,
+                                            cli::flag_name("dp-replicate")),
                        shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / others),
                        product = checked_mul(others, shards, cli::flag_name("dp-replicate")), copy = shards * tp;
     if (product != ranks)
@@ -268,6 +283,7 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
     shape.dp_replicate = static_cast<int>(replicas);
     shape.dp_shard = static_cast<int>(shards);
     shape.tp = static_cast<int>(tp);
+    shape.pp = static_cast<int>(config.pp);
     const auto divides = [&](std::int64_t ep) { return copy % ep == 0; };
     if (!divides(config.ep))
       throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " + std::to_string(copy) +

@@ -42,12 +42,13 @@ struct RunSetup {
   std::vector<settings::SettingChange> changes;  // since the checkpoint, with precision, recipe and mesh
   std::optional<std::string> tokenizer;          // identifier for checkpoints without a tokenizer.json
   std::optional<SampleSetup> sample;             // how text is sampled, if it is
+  double bubble = 0;                             // expected_bubble() of a step
   std::vector<std::string> notes;                // notes for the user
 
   // Whether a change is of more than the mesh, of which the bytes of a checkpoint do not tell.
   bool changes_computation() const;
-  // FP8 GEMMs of a step on this rank, with blocks of logits of so many bytes.
-  gemm::Count planned(std::int64_t logit_bytes) const;
+  // FP8 GEMMs of a step on a rank of a stage, with blocks of logits of so many bytes.
+  gemm::Count planned(std::int64_t logit_bytes, const model::StageRange& stage) const;
   // Shape of a micro-batch, or of a batch of an evaluation.
   shard::BatchShape shape(const data::Sampler& samples) const {
     return {config.batch_size, config.seq_length, samples.bounds(config.batch_size)};

@@ -32,22 +32,24 @@ std::int64_t count_targets(std::span<const std::int32_t> targets) {
 }
 
 // Forward and backward over this rank's micro-batches; adds their losses.
-void forward_backward(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
+shard::PassTimes forward_backward(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
   const float scale = totals.targets > 0 ? static_cast<float>(1.0 / static_cast<double>(totals.targets)) : 0.0f;
+  const comm::Mesh& mesh = env.model.store.mesh();
   if (env.model.experts)
-    env.model.experts->begin({env.aux_loss, env.z_loss, static_cast<double>(totals.tokens), &env.host_comm});
-  for (std::int64_t i = 0; i < batches.count(); ++i) {
-    const device::Scope scope(*env.model.ctx.arena);
-    model::Batch batch = batches.batch(env.model.ctx, i);
-    if (env.model.experts) batch.routing = &*env.model.experts;
-    const View losses = tensor::allocate(env.model.ctx, DType::f32, {batch.rows()}, "activations");
-    env.model.store.begin_micro_batch(static_cast<int>(i), static_cast<int>(batches.count()));
-    env.model.store.set_dropout(shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)});
-    env.model.decoder.forward_backward(env.model.ctx, env.model.engine, env.model.store, batch, scale, losses);
-    if (env.model.store.mesh().counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
-  }
-  env.model.store.set_dropout({});
+    env.model.experts->begin(
+        {env.aux_loss, env.z_loss, static_cast<double>(totals.tokens), &env.host_comm, &mesh.of_stage()});
+  const shard::PassTimes times = shard::run_passes(
+      env.model,
+      {static_cast<int>(batches.count()), scale,
+       [&](const Context& ctx, device::PooledMemory& memory, int i) { return batches.batch(ctx, memory, i); },
+       [&](int i) {
+         return shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)};
+       },
+       [&](const View& losses) {
+         if (mesh.counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
+       }});
   env.model.store.finish_gradients(env.model.ctx);
+  return times;
 }
 
 void reduce(const StepEnvironment& env, StepTotals& totals) {
@@ -106,7 +108,7 @@ StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<
 
 void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
   env.model.store.begin_calibration();
-  forward_backward(env, batches, totals);
+  (void)forward_backward(env, batches, totals);
   env.model.store.end_calibration(env.model.ctx);
 }
 
@@ -115,7 +117,7 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTo
   const gemm::Counts before = env.model.engine.counts();
   clear(env);
   if (trace) env.model.store.trace_gradients(&c.trace);
-  forward_backward(env, batches, totals);
+  c.times = forward_backward(env, batches, totals);
   if (trace) env.model.store.trace_gradients(nullptr);
   c.gemms = env.model.engine.counts() - before;
   env.model.store.add_gradient_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
@@ -147,6 +149,19 @@ void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::
 std::int64_t planned_experts(const shard::ShardedModel& model) {
   return model.experts ? model.experts->planned_gemms() : 0;
 }
+
+namespace {
+
+// The share of the passes in which the ranks wait for other stages; nothing on a GPU, which computes asynchronously.
+std::optional<double> measured_bubble(const StepEnvironment& env, const shard::PassTimes& mine) {
+  if (env.model.ctx.device != device::DeviceType::host || env.model.store.stage().stages == 1) return std::nullopt;
+  double busy = mine.busy, total = mine.total;
+  env.host_comm.all_reduce(std::span<double>(&busy, 1), comm::Reduce::sum);
+  env.host_comm.all_reduce(std::span<double>(&total, 1), comm::Reduce::max);
+  return 1 - busy / (total * env.host_comm.size());
+}
+
+}  // namespace
 
 gemm::Counts sum_over_ranks(comm::Communicator& host_comm, const gemm::Counts& mine) {
   std::vector<std::int64_t> gemms;
@@ -234,13 +249,21 @@ View MicroBatches::rows_of(const tensor::Tensor& t, std::int64_t i) const {
   return t.view().rows(i * sequences_, (i + 1) * sequences_);
 }
 
-model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
+model::Batch MicroBatches::on_host(std::int64_t i) const {
   model::Batch batch{rows_of(tokens_, i), rows_of(targets_, i), sequences_, length_};
   if (!starts_.view().empty()) {
     batch.documents = {rows_of(starts_, i), bounds_.count, bounds_.longest, pairs_[static_cast<std::size_t>(i)]};
     batch.lengths = rows_of(lengths_, i);
   }
-  return shard::on_device(ctx, batch);
+  return batch;
+}
+
+model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
+  return shard::on_device(ctx, on_host(i));
+}
+
+model::Batch MicroBatches::batch(const Context& ctx, device::PooledMemory& memory, std::int64_t i) const {
+  return shard::on_device(ctx, on_host(i), memory);
 }
 
 StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const data::Sampler& sampler,
@@ -292,18 +315,19 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   check_planned(env.host_comm, computed.gemms, planned.gemms + planned_experts(env.model),
                 "step " + std::to_string(position.step + 1));
   r.gemms = sum_over_ranks(env.host_comm, computed.gemms);
+  r.bubble = measured_bubble(env, computed.times);
   r.seconds = seconds_since(start);
   return r;
 }
 
 PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_bytes,
-                               const settings::PrecisionConfig& precision) {
+                               const settings::PrecisionConfig& precision, const model::StageRange& stage) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
   model::DecoderOptions options = spec.decoder();
   options.logit_bytes = logit_bytes;
-  return [&spec, recipe, options](std::int64_t rows) {
-    return model::planned_fp8(spec.config, spec.table, *recipe, rows, options, false).gemms;
+  return [&spec, recipe, options, table = model::table_of_stage(spec.table, stage)](std::int64_t rows) {
+    return model::planned_fp8(spec.config, table, *recipe, rows, options, false).gemms;
   };
 }
 
@@ -379,7 +403,7 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
     model::Batch here = read.batch(ctx);
     if (model.store.needs_calibration()) {
       model.store.begin_calibration();
-      model.decoder.forward(ctx, model.engine, model.store, here, losses);
+      shard::forward(model, here, losses);
       model.store.end_calibration(ctx);
     }
     model.store.record_amaxes(false);
@@ -388,7 +412,7 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
       model.experts->begin_inference();
       here.routing = &*model.experts;
     }
-    model.decoder.forward(ctx, model.engine, model.store, here, losses);
+    shard::forward(model, here, losses);
     if (count > 0) {
       sum.gemms += model.engine.counts() - before;
       gemms += planned_experts(model);

@@ -127,6 +127,8 @@ struct RunConfig : Config {
   std::int64_t dp_shard = 0;                               ///< ranks that share a copy; 0: all, over dp_replicate
   std::int64_t ep = 1;                                     ///< parts of the experts
   std::int64_t tp = 1;                                     ///< parts of each linear
+  std::int64_t pp = 1;                                     ///< stages of layers
+  std::vector<int> stages;                                 ///< layers of each stage; empty: even by cost
   double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding

@@ -24,6 +24,7 @@ struct ModelSpec {
   std::vector<model::Parameter> table;                  ///< parameters with their compute precisions
   StoreOptions store;                                   ///< how parameters are kept and gathered
   model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
+  int micro_batches = 1;                                ///< micro-batches of a step on each rank
   bool snapshot = false;                                ///< whether the model has a Snapshot
   bool gathers_gradients = false;                       ///< whether ParameterStore::visit_gradients() will be called
   model::OperationObserver* observer = nullptr;         ///< observer of the decoder's operations, or null
@@ -70,10 +71,12 @@ struct BatchShape {
 
 /// The batch with its views copied to the device of `ctx`, in memory from its arena.
 model::Batch on_device(const Context& ctx, const model::Batch& batch);
+/// The same in memory from `memory`.
+model::Batch on_device(const Context& ctx, const model::Batch& batch, device::PooledMemory& memory);
 
 /// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated`, a pass to
 /// the logits of one row of a batch of the shape `sampled`, unless it is empty, and, when training, forward and
-/// backward of a micro-batch of the shape `trained`, without computing. Throws Error naming a GEMM or an attention that
+/// backward of micro-batches of the shape `trained` in the order of this rank's stage, without computing. Throws Error naming a GEMM or an attention that
 /// the library of the device does not offer. Host memory of a run on a GPU is not in the plan. The memory for a block
 /// of logits is that of plan_fitting(), whatever the spec says.
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,

@@ -19,6 +19,7 @@
 #include "fp8/base/digest.h"
 #include "fp8/comm/mesh.h"
 #include "fp8/model/decoder.h"
+#include "fp8/model/pipeline.h"
 #include "fp8/optim/adamw.h"
 #include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
@@ -67,6 +68,7 @@ struct StoreOptions {
   bool training = true;                ///< false: only weights, for evaluation
   bool updates = true;                 ///< whether training has moments, for update(), or only gradients
   double expert_rows = 2;              ///< model::ExpertExchange::room(), if ranks share experts
+  std::vector<int> stages{};           ///< layers of each stage of mesh.stages(); empty: one stage has all
 };
 
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
@@ -128,6 +130,10 @@ class ParameterStore final : public model::ParameterAccess {
   /// This rank's shard of each, in the order of the table.
   const std::vector<ParameterShard>& shards() const { return shards_; }
 
+  /// The layers of this rank. Parameters of other stages have no rows here, but their delayed scales are on all ranks.
+  const model::StageRange& stage() const { return stage_; }
+  /// Whether this stage counts and saves a parameter. The last stage has a copy of a tied embedding beside it.
+  bool owns(const model::Parameter& p) const { return stage_.has(p.unit); }
   /// The ranks that share the parameters.
   const comm::Mesh& mesh() const { return mesh_; }
   /// The experts of every layer that this rank has; the parameters of others have no rows here.
@@ -225,7 +231,8 @@ class ParameterStore final : public model::ParameterAccess {
     View factors;                            // f32, factors of stored codes, one parameter after the other
     std::int64_t first_scale = -1;           // index of the first scale of its parts, in row order
     std::int64_t first_gradient_scale = -1;  // index of the first delayed scale of the gradients of its parts
-    bool present() const { return form != WeightForm::absent; }
+    // Whether this rank has any of its parameters. Slots of other stages have a form, too, for the scales.
+    bool present() const { return form != WeightForm::absent && !parameters.empty(); }
     bool codes() const { return form >= WeightForm::gathered_codes; }
     bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
     // Whether its parts have scales that are kept from step to step.
@@ -294,12 +301,16 @@ class ParameterStore final : public model::ParameterAccess {
   RowRange experts_of(int rank) const { return rows_of(expert_count_, rank, mesh_.experts().size()); }
   // Whether this rank has an expert; true for -1, which is none.
   bool has_expert(int expert) const { return expert < 0 || (expert >= experts().begin && expert < experts().end); }
+  // Whether this rank's stage has a unit.
+  bool has_unit(int unit) const { return stage_.has(unit) || (tied_ && unit == 0 && stage_.ends()); }
   RowRange rows_on(const model::Parameter& p, int shard) const;
   void build_tensor_group();
   // Whether this rank is the first of those that have the same block of a parameter.
   bool first_of_copies(const model::Parameter& p) const { return mesh_.tensor().rank() % p.copies == 0; }
   void allocate_copy_sums(const Context& ctx);
   void sum_copies(const Context& ctx);
+  const ParameterShard* tied_embedding() const;
+  void sum_tied(const Context& ctx);
   void place_gradient(const Context& ctx, const model::Parameter& p, const View& pieces, const View& whole) const;
   std::pair<RowRange, RowRange> block_on(const model::Parameter& p, int rank) const;
   static void add_part(SlotState& s, const model::Parameter& p, int number);
@@ -364,6 +375,7 @@ class ParameterStore final : public model::ParameterAccess {
   int units_ = 0;
   std::int64_t expert_count_ = 0;  // of a layer
   bool tied_ = false;
+  model::StageRange stage_;
   std::optional<ExpertGroup> exchange_;  // if ranks share experts
   std::optional<TensorGroup> tensor_;    // if ranks divide linears
   bool alone_ = false;                   // whether no parameter is sharded
@@ -393,6 +405,7 @@ class ParameterStore final : public model::ParameterAccess {
   View replica_sent_, replica_terms_;        // bf16, if gradients travel so: of the largest slot
   View squares_;                             // f64 [parameters]: sums of squares of their gradients
   std::vector<CopySum> copy_sums_;           // if ranks divide linears
+  View tied_terms_;                          // f32: the gradient of a tied embedding of the other stage that has it
   int micro_ = 0, micro_count_ = 1;
   GradientTrace* trace_ = nullptr;
 };

@@ -6,6 +6,7 @@
 
 #include "fp8/data/sampler.h"
 #include "fp8/settings/config.h"
+#include "fp8/shard/pipeline.h"
 #include "fp8/state/state.h"
 #include "fp8/statistics/collector.h"
 
@@ -28,6 +29,7 @@ struct StepResult {
   gemm::Counts gemms;       ///< GEMMs of all ranks
   quant::CastCounts casts;  ///< counts of casts of all ranks
   comm::SentBytes sent;     ///< what all ranks sent to each other
+  std::optional<double> bubble{};  ///< share of the passes in which ranks wait for other stages, if it was measured
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
   double seconds = 0, data_seconds = 0;
 };
@@ -63,6 +65,8 @@ class MicroBatches {
   std::int64_t read(const data::Sampler& sampler, std::int64_t step, int rank, int ranks);
   /// Micro-batch i on the context's device, in memory from its arena.
   model::Batch batch(const Context& ctx, std::int64_t i) const;
+  /// The same in memory from `memory`.
+  model::Batch batch(const Context& ctx, device::PooledMemory& memory, std::int64_t i) const;
   std::int64_t count() const { return count_; }
   /// The step that was read.
   std::int64_t step() const { return step_; }
@@ -76,6 +80,7 @@ class MicroBatches {
   std::int64_t first_sample(std::int64_t i) const { return (i * ranks_ + rank_) * sequences_; }
   std::int64_t count_, sequences_, length_;
   std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;                // those of the samples that were read
+  model::Batch on_host(std::int64_t i) const;
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
   tensor::Tensor lengths_;           // i32 [count x sequences] with starts, see model::Batch::lengths
@@ -86,6 +91,7 @@ class MicroBatches {
 /// Results of forward and backward.
 struct Computed {
   gemm::Counts gemms;          ///< this rank's
+  shard::PassTimes times;      ///< this rank's
   shard::GradientTrace trace;  ///< this and what follows: only if requested
   double loss = 0;             ///< sum over this rank's targets
   double square_sum = 0;       ///< sum over all gradients of all ranks
@@ -145,9 +151,10 @@ struct LossSum {
 
 /// Number of FP8 GEMMs that a forward pass over `rows` tokens must run; 0 in other precisions.
 using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
-/// By the precisions of the table, with blocks of logits of so many bytes. `spec` outlives it.
+/// By the precisions of the table, with blocks of logits of so many bytes, on a rank of `stage`, by default the only
+/// one. `spec` outlives it.
 PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_bytes,
-                               const settings::PrecisionConfig& precision);
+                               const settings::PrecisionConfig& precision, const model::StageRange& stage = {});
 
 /// Sequences of an evaluation.
 struct EvaluationSize {

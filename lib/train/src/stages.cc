@@ -1,0 +1,42 @@
+// Memory and bubble of the stages in notes and records.
+#include "stages.h"
+
+#include <algorithm>
+
+#include "fp8/base/text.h"
+
+namespace fp8::train {
+
+std::vector<std::int64_t> memory_of_stages(const comm::Mesh& mesh, const shard::MemoryPlan& plan) {
+  std::vector<std::int64_t> most(static_cast<std::size_t>(mesh.shape().pp), 0);
+  most[static_cast<std::size_t>(mesh.stages().rank())] = static_cast<std::int64_t>(plan.total());
+  mesh.all().all_reduce(std::span<std::int64_t>(most), comm::Reduce::max);
+  return most;
+}
+
+std::string note_of_stages(std::span<const int> layers, std::span<const std::int64_t> memory) {
+  if (layers.size() == 1) return "";
+  std::string counts, bytes;
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    counts += (s == 0 ? "" : ", ") + std::to_string(layers[s]);
+    bytes += (s == 0 ? "" : ", ") + human_bytes(static_cast<std::uint64_t>(memory[s]));
+  }
+  return "stages of " + counts + " layers, with " + bytes + " on each rank";
+}
+
+void add_stages(std::span<const int> layers, std::span<const std::int64_t> memory, json::Value& run_record) {
+  if (layers.size() == 1) return;
+  json::Array stages;
+  for (std::size_t s = 0; s < layers.size(); ++s)
+    stages.push_back(json::object({{"layers", layers[s]}, {"memory", memory[s]}}));
+  run_record.as_object().set("stages", std::move(stages));
+}
+
+void add_bubble(const StepResult& r, double expected, json::Value& step_record) {
+  if (expected == 0 || r.masked) return;
+  json::Object& record = step_record.as_object();
+  record.set("bubble", r.bubble ? json::Value(*r.bubble) : json::Value());
+  record.set("bubble_expected", expected);
+}
+
+}  // namespace fp8::train

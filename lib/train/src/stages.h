@@ -1,0 +1,24 @@
+// What a run says about its stages. Private to the crate.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8/comm/mesh.h"
+#include "fp8/shard/sharded_model.h"
+#include "fp8/train/step.h"
+
+namespace fp8::train {
+
+// The planned bytes of a rank of each stage, the most of its ranks. Collective.
+std::vector<std::int64_t> memory_of_stages(const comm::Mesh& mesh, const shard::MemoryPlan& plan);
+
+// "stages: 9, 8, 8, 7 layers, 1.2 GiB, ... on each rank"; empty with one stage.
+std::string note_of_stages(std::span<const int> layers, std::span<const std::int64_t> memory);
+
+// Adds the stages to the record of a run, and the bubble to that of a step, with several stages.
+void add_stages(std::span<const int> layers, std::span<const std::int64_t> memory, json::Value& run_record);
+void add_bubble(const StepResult& r, double expected, json::Value& step_record);
+
+}  // namespace fp8::train

@@ -1,0 +1,135 @@
+#!/bin/sh
+# Stages of layers (--pp): bits of one rank, other meshes within their bounds, checkpoints that move between meshes, saves that are killed, refusals.
+# shellcheck disable=SC2086,SC2016 # lists of words on purpose; each rank's shell expands the variables
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+export OMP_NUM_THREADS=1
+mixture
+fp8-init tiny --set num_hidden_layers=4 -o u.h5 -q >out 2>err
+fp8-init tiny --set num_hidden_layers=4 --set tie_word_embeddings=true -o t.h5 -q >out 2>err
+fp8-init qwen3-moe-tiny --set num_experts=7 --set num_hidden_layers=4 -o y.h5 -q >out 2>err
+result $? "models of four layers are made"
+
+# train MODEL RANKS FLAGS: runs steps of sequences of 16 tokens; prints the records
+train() {
+  m=$1 n=$2
+  shift 2
+  if [ "$n" = 1 ]; then
+    fp8-step $m.h5 --data d.h5 --seq-length 16 --lr 1e-3 -q "$@" 2>err </dev/null
+  else
+    mpirun -n "$n" fp8-step $m.h5 --data d.h5 --seq-length 16 --lr 1e-3 -q "$@" 2>err </dev/null
+  fi
+}
+
+# --- stages alone, untied: losses, norms, gradients and the checkpoint after five steps have the bits of one rank
+usual="--batch-size 2 --grad-accumulation 4 --steps 5"
+for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise" "--precision fp8 --recipe current --fp8-lm-head" \
+  "--precision fp8 --recipe delayed --amax-history 3" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
+  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --fuse-projections" "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2"; do
+  rm -rf run.one
+  train u 1 $usual $way --out run.one --gradients one.safetensors -f >one
+  for pp in 2 3 4; do
+    rm -rf run.way
+    train u $pp $usual $way --pp $pp --out run.way --gradients way.safetensors -f >way
+    same_bits "$way, $pp stages: losses and norms have the bits of one rank" way one
+    ok "$way, $pp stages: and so have the gradients" fp8-info one.safetensors --diff way.safetensors
+    same_step "$way, $pp stages: and the checkpoint" run.one/step-00000005 run.way/step-00000005
+  done
+done
+rm -rf run.one
+train u 1 $usual --precision fp32 --out run.one --eval-data d.h5 --eval-every 5 --eval-batches 2 >one
+for way in "2 --stages 1,3" "2 --stages 3,1" "3 --stages 2,1,1 --save-every 2 --async-save" "4 --zero 1"; do
+  rm -rf run.way
+  train u ${way%% *} $usual --precision fp32 --pp $way --out run.way --eval-data d.h5 --eval-every 5 --eval-batches 2 >way
+  same_bits "--pp $way: losses and norms have the bits of one rank" way one
+  same_step "--pp $way: and the checkpoint" run.one/step-00000005 run.way/step-00000005
+  is "--pp $way: and the evaluation" "$(evaluations way)" "$(evaluations one)"
+done
+for few in 1 2; do
+  rm -rf run.one run.way
+  train u 1 --batch-size 4 --grad-accumulation $few --steps 3 --precision bf16 --out run.one >one
+  train u 4 --batch-size 4 --grad-accumulation $few --steps 3 --precision bf16 --pp 4 --out run.way >way
+  same_bits "$few micro-batches in 4 stages: the bits of one rank" way one
+done
+is "the record has the expected bubble" "$(field bubble_expected way | head -n 1 | cut -c1-4)" 0.6
+says "the run record has the mesh" '"mesh":\{"dp_replicate":1,"dp_shard":1,"pp":4,"ep":1,"tp":1\}' head -n 1 way
+says "and the stages with their memory" '"stages":\[\{"layers":1,"memory":[0-9]+\},\{"layers":1,' head -n 1 way
+
+# --- tied embeddings, and other dimensions beside pp: the numbers of one rank
+for way in "t: 2 24 --pp 2" "t: 4 24 --pp 4 --paranoid 1" "t:--documents separate 8 6 --pp 2 --dp-replicate 2 --zero 2 --paranoid 1" "t: 8 12 --pp 2 --tp 2 --dp-shard 2 --zero 3" \
+  "u: 4 24 --pp 2 --tp 2" "u: 4 12 --pp 2 --dp-shard 2 --zero 3" "u: 4 12 --pp 2 --dp-replicate 2" "u: 8 6 --pp 2 --dp-shard 4 --zero 2 --async-save --save-every 1" \
+  "u:--lora-rank 4 --lora-dropout 0.25 4 12 --pp 2 --dp-shard 2" "y:--aux-loss 0.1 --z-loss 0.01 2 24 --pp 2" "y:--aux-loss 0.1 --z-loss 0.01 4 12 --pp 2 --ep 2" \
+  "y:--aux-loss 0.1 --z-loss 0.01 8 12 --pp 2 --tp 2 --ep 4" "y:--aux-loss 0.1 --z-loss 0.01 6 12 --pp 3 --dp-replicate 2"; do
+  task=${way%% [1-9] [1-9]* --pp*} mesh=${way#"${way%% [1-9] [1-9]* --pp*} "}
+  model=${task%%:*} flags=${task#*:}
+  if [ "$task" != "${before:-}" ]; then
+    rm -rf run.one
+    train $model 1 $flags --batch-size 24 --grad-accumulation 2 --steps 3 --precision fp32 --out run.one --gradients one.safetensors -f >one
+    before=$task
+  fi
+  ranks=${mesh%% *} rest=${mesh#* }
+  rm -rf run.way
+  train $model $ranks $flags --batch-size ${rest%% *} --grad-accumulation 2 --steps 3 --precision fp32 ${rest#* } --out run.way --gradients way.safetensors -f >way
+  near "$way: the losses are those of one rank" way one 1e-6
+  near_values "$way: and so is the norm" "$(norm way)" "$(norm one)"
+  ok "$way: the gradients are those of one rank" fp8-info one.safetensors --diff way.safetensors --bound 1e-5
+  ok "$way: the checkpoint verifies" fp8-info --verify run.way/step-00000003
+  [ $model = y ] || continue
+  is "$way: the loads of experts are those of one rank" "$(field expert_load_max way) $(field expert_idle way)" "$(field expert_load_max one) $(field expert_idle one)"
+  near_values "$way: and their losses" "$(field aux_loss way; field z_loss way)" "$(field aux_loss one; field z_loss one)"
+done
+
+# --- the bytes of a checkpoint stay when a run moves from mesh to mesh
+for way in "u --precision fp8 --recipe tensorwise --async-save" "t --precision fp8 --recipe delayed --amax-history 3" "u --precision bf16 --master bf16 --moments bf16" \
+  "y --precision fp8 --recipe delayed --amax-history 3"; do
+  rm -rf still still.log
+  at=0
+  for mesh in "2 24 --pp 2" "1 24" "4 24 --pp 4" "4 12 --pp 2 --dp-shard 2" "3 24 --pp 3 --stages 1,2,1" "4 24 --pp 2 --tp 2" "2 12 --dp-shard 2" "8 6 --pp 2 --dp-replicate 2 --dp-shard 2 --zero 1"; do
+    at=$((at + 1))
+    rest=${mesh#* }
+    mpirun -n ${mesh%% *} fp8-step ${way%% *}.h5 --data few.h5 --documents separate --sampler sequential --seq-length 16 --lr 1e-3 --steps 8 --save-every 1 --until-step $at --out still -q \
+      --batch-size ${rest%% *} $(printf '%s' "$rest" | cut -s -d' ' -f2-) ${way#* } >>still.log 2>err </dev/null || break
+  done
+  is "$way: only the first step updates" "$(losses still.log | wc -l) $(grep -c '"masked":true' still.log)" "8 7"
+  for step in 2 3 4 5 6 7 8; do ok "$way: the bytes of step 1 stay in step $step" fp8-info still/step-00000001 --diff still/step-0000000$step; done
+done
+
+# --- SIGKILL to a rank during a save: no checkpoint is lost
+newest=0 number=0
+for rank in 0 1 3 2; do
+  number=$((number + 1))
+  rm -f pid? log
+  mpirun -n 4 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 --grad-accumulation 4 --steps 100000 --lr 1e-3 \
+    --precision fp8 --recipe delayed --amax-history 3 --save-every 1 --keep 2 --pp 4 --out killed -q >log 2>notes </dev/null &
+  job=$!
+  soon grep -q '"type":"checkpoint"' log
+  kill -9 "$(cat pid$rank)"
+  wait $job
+  told=$(grep '"type":"checkpoint"' killed/log.jsonl | field step - | tail -n 1)
+  there=$(find killed -name 'step-????????' | sort | tail -n 1)
+  [ "$there" ] && [ "1${there##*-}" -ge "1$(printf '%08d' "$told")" ] && [ "$told" -gt $newest ]
+  result $? "kill $number of rank $rank: the checkpoints in the log exist"
+  ok "kill $number: all checkpoints verify" sh -c 'for s in killed/step-????????; do fp8-info --verify $s || exit 1; done'
+  newest=$told
+done
+
+# --- a stage that stops is named, with the message that others wait for
+mpirun -n 3 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 --grad-accumulation 4 --steps 100000 --precision bf16 --pp 3 \
+  --timeout 3 --out stopped -q >log 2>notes </dev/null &
+job=$!
+soon grep -q '"type":"step"' log
+kill -STOP "$(cat pid1)"
+wait $job
+kill -9 "$(cat pid1)" 2>/dev/null
+says "a stopped stage is named" "rank 1 .*pp|rank 1" cat notes
+
+# --- refusals
+all="u.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out x -q"
+refused "more stages than layers" "--pp 5: u.h5 has 4 layers, and each stage needs one; --pp 4 fits" $all --pp 5
+refused "stages without ranks" "--pp 2: does not make 1 rank; start several ranks, as with mpirun -n 2 fp8-step" $all --pp 2
+refused "another number of stages" "--stages 2,1,1: these are 3 stages, and --pp is 2" $all --pp 2 --stages 2,1,1
+refused "another number of layers" "--stages 2,1: these are 3 layers, and u.h5 has 4" $all --pp 2 --stages 2,1
+refused "a stage without layers" "--stages: '0' is not a number of layers" $all --pp 2 --stages 0,4
+refused "statistics" "--tensor-stats-every: not with --pp" $all --pp 2 --tensor-stats-every 1
+refused "samples" "--sample-every: not with --pp" $all --pp 2 --sample-every 1 --sample-prompt a
+done_testing
