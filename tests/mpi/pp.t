@@ -23,9 +23,9 @@ train() {
 
 # --- stages alone, untied: losses, norms, gradients and the checkpoint after five steps have the bits of one rank
 usual="--batch-size 2 --grad-accumulation 4 --steps 5"
-for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise" "--precision fp8 --recipe current --fp8-lm-head" \
+for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise --fuse-projections" "--precision fp8 --recipe current --fp8-lm-head" \
   "--precision fp8 --recipe delayed --amax-history 3" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
-  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --fuse-projections" "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2"; do
+  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2"; do
   rm -rf run.one
   train u 1 $usual $way --out run.one --gradients one.safetensors -f >one
   for pp in 2 3 4; do
@@ -51,7 +51,7 @@ for few in 1 2; do
   train u 4 --batch-size 4 --grad-accumulation $few --steps 3 --precision bf16 --pp 4 --out run.way >way
   same_bits "$few micro-batches in 4 stages: the bits of one rank" way one
 done
-is "the record has the expected bubble" "$(field bubble_expected way | head -n 1 | cut -c1-4)" 0.6
+is "the record has the expected bubble" "$(field bubble_expected way | head -n 1 | cut -c1-3)" 0.6
 says "the run record has the mesh" '"mesh":\{"dp_replicate":1,"dp_shard":1,"pp":4,"ep":1,"tp":1\}' head -n 1 way
 says "and the stages with their memory" '"stages":\[\{"layers":1,"memory":[0-9]+\},\{"layers":1,' head -n 1 way
 

@@ -362,7 +362,11 @@ void read_stages(const Arguments& a, RunConfig& c) {
   }
 }
 
-json::Value stages_of(const RunConfig& c) { return json::Array(c.stages.begin(), c.stages.end()); }
+json::Value stages_of(const RunConfig& c) {
+  json::Array layers;
+  for (const int n : c.stages) layers.emplace_back(std::to_string(n));
+  return layers;
+}
 
 void add_sharding(Rows& rows) {
   using model::Recompute;
