@@ -105,11 +105,12 @@ def text(result: dict) -> str:
                        _giga(k["memory_bytes_per_s"]["median"])] for k in result["generate"]]))
     out.append(table("Steps of mixtures of experts (hidden size, experts, tokens in a batch), relative to a dense model of the same FLOPs per token",
                      ["", "tokens/s", "of dense", "spread", "wanted", "of torch", "GiB", "load"], [_expert_row(k) for k in result["experts"]]))
-    out.append(table("Steps of two ranks that divide linears (--tp 2), a thread each, relative to one rank with two threads",
-                     ["", "of one rank", "spread", "wanted", "tokens/s", "one rank", "GiB", "one rank"],
-                     [[k["name"], *spread(k["of_one_rank"], lambda x: f"{x:.2f}"), f">= {k['wanted']:.2f}", _tokens(k["tokens_per_s"]["median"]),
-                       _tokens(k["one_rank_tokens_per_s"]["median"]), _gib(k["memory_peak_bytes"]), _gib(k["one_rank_memory_peak_bytes"])]
-                      for k in result["tensor_parallel"]]))
+    for key, what in (("tensor_parallel", "that divide linears (--tp 2)"), ("pipeline", "that are stages of layers (--pp 2), with 8 micro-batches")):
+        out.append(table(f"Steps of two ranks {what}, a thread each, relative to one rank with two threads",
+                         ["", "of one rank", "spread", "wanted", "tokens/s", "one rank", "GiB", "one rank", "bubble", "expected"],
+                         [[k["name"], *spread(k["of_one_rank"], lambda x: f"{x:.2f}"), f">= {k['wanted']:.2f}", _tokens(k["tokens_per_s"]["median"]),
+                           _tokens(k["one_rank_tokens_per_s"]["median"]), _gib(k["memory_peak_bytes"]), _gib(k["one_rank_memory_peak_bytes"]),
+                           *(f"{k[name]:.2f}" if name in k else "" for name in ("bubble", "bubble_expected"))] for k in result[key]]))
     exported = f"{result['exports'][0]['bytes'] * 1e-9:.1f} GB" if result["exports"] else ""
     out.append(table(f"fp8-export of a model of {exported} in bf16, relative to cp and fsync of these bytes",
                      ["", "of cp", "spread", "wanted", "GB/s", "spread", "cp GB/s"],

@@ -21,7 +21,8 @@ QUICK = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One program with one sequence length. A step has BATCH sequences, divided among the ranks, or shared by `tp` of them."""
+    """One program with one sequence length. A step has BATCH sequences, divided among the ranks, or shared by `tp` x `pp` of
+    them."""
 
     what: str
     length: int
@@ -30,6 +31,7 @@ class Case:
     threads: int = 1
     peer: bool = False
     tp: int = 1
+    pp: int = 1
 
     @property
     def name(self) -> str:
@@ -111,9 +113,10 @@ class Workspace:
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
         with tempfile.TemporaryDirectory(dir=memory if roomy else self.folder) as out:
-            command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", out + "/run", "--batch-size", str(BATCH * case.tp // case.ranks),
+            command = ["fp8-step", "model.h5", "--data", "tokens.h5", "--out", out + "/run", "--batch-size", str(BATCH * case.tp * case.pp // case.ranks),
                        "--seq-length", str(case.length), "--steps", str(warm_up + timed), "-q", *case.flags]
-            command += ["--tp", str(case.tp)] if case.tp > 1 else []
+            for flag, ranks in (("--tp", case.tp), ("--pp", case.pp)):
+                command += [flag, str(ranks)] if ranks > 1 else []
             if case.ranks > 1:
                 command = ["mpirun", "-n", str(case.ranks), *command]
             done = self._execute(command, case.threads)
@@ -122,8 +125,9 @@ class Workspace:
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         run = next(r for r in records if r["type"] == "run")
         steps = [r for r in records if r["type"] == "step"][warm_up:]
-        load = {"expert_load_max": steps[-1]["expert_load_max"]} if "expert_load_max" in steps[-1] else {}
-        return load | {"tokens_per_s": [r["tokens_per_s"] for r in steps], "model_tflops": statistics.median(r["model_tflops"] for r in steps),
+        some = {key: steps[-1][key] for key in ("expert_load_max", "bubble_expected") if key in steps[-1]}
+        some |= {"bubble": statistics.median(r["bubble"] for r in steps)} if "bubble" in steps[-1] else {}
+        return some | {"tokens_per_s": [r["tokens_per_s"] for r in steps], "model_tflops": statistics.median(r["model_tflops"] for r in steps),
                        "memory_peak_bytes": max(r["memory_peak_bytes"] for r in steps), "memory_plan_bytes": run["memory_plan"]["total"],
                        "fp8_flop_share": steps[-1]["fp8_flop_share"], "parameters": run["parameters"], "loss": steps[-1]["loss"],
                        "command": self._shown(command, case.threads).replace(out + "/run", "run")}

@@ -194,6 +194,7 @@ def main() -> None:
     result["generate"] = measured("generate", lambda: generate.measure(folder, programs, threads, quick, rounds))
     result["experts"] = measured("experts", lambda: experts.measure(folder, programs, peer_python, threads, native, quick, rounds))
     result["tensor_parallel"] = measured("tp", lambda: tensor_parallel.measure(folder, programs, quick, rounds))
+    result["pipeline"] = measured("pp", lambda: tensor_parallel.measure(folder, programs, quick, rounds, "pp"))
     result["exports"] = measured("export", lambda: export.measure(folder, programs, quick, rounds))
     result["saves"] = measured("saves", lambda: saves.measure(folder, programs, threads, quick, rounds))
     result["tokens"] = measured("tokens", lambda: token_rates.measure(folder, programs, os.environ.get("TOKENS_PYTHON", ""), quick, rounds))

@@ -49,7 +49,8 @@ std::unique_ptr<Config> read(Tool tool, cli::Arguments arguments) {
 std::string sample(const cli::Flag& flag) {
   const std::map<std::string, std::string> texts = {{"betas", "0.8,0.9"},  {"precision", "fp32"},
                                                     {"profile", "2-3"},    {"fp8-gemms", "*up_proj=dgrad"},
-                                                    {"recipe", "rowwise"}, {"change", "lr"}};
+                                                    {"recipe", "rowwise"}, {"change", "lr"},
+                                                    {"stages", "2,3"}};
   if (texts.contains(flag.name)) return texts.at(flag.name);
   if (flag.kind == FlagKind::choice)
     return flag.choices.back() == flag.default_text ? flag.choices.front() : flag.choices.back();
