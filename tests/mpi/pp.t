@@ -121,7 +121,8 @@ soon grep -q '"type":"step"' log
 kill -STOP "$(cat pid1)"
 wait $job
 kill -9 "$(cat pid1)" 2>/dev/null
-says "a stopped stage is named" "rank 1 .*pp|rank 1" cat notes
+says "a stopped stage is named with the message that another waits for" \
+  "rank 1 did not answer in message [0-9]+ from rank 1 to rank [02]: (gradient|input) of micro-batch [1-4] from stage 1 to stage [02] \\(step [0-9]+\\) within 3 s" cat notes
 
 # --- refusals
 all="u.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out x -q"

@@ -86,6 +86,30 @@ TEST(World, MeshesHaveTheGroupsOfTheirDimensions) {
             "a mesh of " + std::to_string(2 * ranks) + " ranks for " + std::to_string(ranks));
 }
 
+TEST(Mesh, OfStages) {
+  Communicator& all = *world();
+  const int ranks = all.size(), inner = ranks == 4 ? 2 : 1, stages = ranks / inner;
+  for (const bool linears : {false, true}) {
+    const Mesh mesh(all, {1, linears ? 1 : inner, stages, 1, linears ? inner : 1});
+    EXPECT_EQ(mesh.stages().size(), stages);
+    EXPECT_EQ(mesh.stages().rank(), all.rank() / inner);
+    EXPECT_EQ(mesh.model().rank(), all.rank());
+    EXPECT_EQ(mesh.model().size(), ranks);
+    EXPECT_EQ(mesh.of_stage().size(), inner);
+    EXPECT_EQ(mesh.copy().rank(), all.rank() % inner);
+    EXPECT_EQ(mesh.data_index(), linears ? 0 : all.rank() % inner);
+    EXPECT_EQ(mesh.last_stage(), all.rank() / inner == stages - 1);
+    EXPECT_EQ(mesh.counts_samples(), mesh.last_stage() && (!linears || all.rank() % inner == 0));
+    std::int64_t sum = all.rank();
+    mesh.stages().all_reduce(std::span<std::int64_t>(&sum, 1), Reduce::sum);
+    EXPECT_EQ(sum, stages * (all.rank() % inner) + inner * stages * (stages - 1) / 2);
+  }
+  const Mesh copies(all, {inner, 1, stages, 1, 1});
+  EXPECT_EQ(copies.of_stage().size(), inner);
+  EXPECT_EQ(copies.model().size(), stages);
+  EXPECT_EQ(copies.model().rank(), copies.stages().rank());
+}
+
 TEST(World, LongMessagesTravelInPieces) {
   if (!launched()) GTEST_SKIP() << "needs MPI";
   for (const std::int64_t longest : {1, 64, 100}) {

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <string>
 #include <utility>
 
 #include "fp8/base/clock.h"
@@ -59,7 +59,7 @@ class Passes {
     for (std::size_t k = 0; k < actions_.size(); ++k) {
       comm::Request next;
       if (receives_early_) next = start(nullptr, at(k + 1));
-      wait(arriving, "receive");
+      receive(arriving, actions_[k]);
       const Clock::time_point begun = Clock::now();
       if (actions_[k].backward)
         backward(actions_[k].micro_batch);
@@ -142,6 +142,18 @@ class Passes {
     }
     if ((sent.empty() && received.empty()) || model_.ctx.dry) return {};
     return ranks_.start_messages(sent, received);
+  }
+
+  // Waits for what an action receives.
+  void receive(comm::Request& request, const StageAction& a) const {
+    if (model_.ctx.dry || (a.backward ? stage_.ends() : stage_.begins())) return wait(request, "send");
+    watchdog::ProgressTable& progress = ranks_.progress();
+    progress.set_contents((a.backward ? "gradient of micro-batch " : "input of micro-batch ") +
+                          std::to_string(a.micro_batch + 1) + " from stage " +
+                          std::to_string(stage_.number + (a.backward ? 1 : -1)) + " to stage " +
+                          std::to_string(stage_.number));
+    wait(request, "receive");
+    progress.set_contents("");
   }
 
   void wait(comm::Request& request, const char* name) const {

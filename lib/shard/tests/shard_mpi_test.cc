@@ -115,6 +115,38 @@ TEST(Store, ACopyOnATpRankThatDiffersIsNamed) {
   check("self_attn.q_proj", ranks - 1);
 }
 
+// The last stage has a copy of a tied embedding. It counts and saves none of it, and its gradient is that of both.
+TEST(Store, ATiedEmbeddingIsInTheFirstAndTheLastStage) {
+  const int ranks = world().size(), last = ranks - 1;
+  if (ranks == 1) GTEST_SKIP() << "one stage has one copy";
+  hf::ModelConfig config = small_model(true);
+  config.num_hidden_layers = 4;
+  StoreOptions options = store_of(DType::bf16);
+  options.stages = std::vector<int>(static_cast<std::size_t>(ranks), 4 / ranks);
+  Kit kit(comm::Mesh(world(), {1, 1, ranks}), config, small_table(config), options);
+  kit.fill(odd_value);
+  ParameterStore& store = kit.store;
+  const bool has = world().rank() == 0 || world().rank() == last;
+  const ParameterShard& embedding = store.shards().front();
+  const model::Parameter& p = store.table().front();
+  EXPECT_EQ(embedding.rows.count(), has ? p.rows() : 0);
+  EXPECT_EQ(store.owns(p), world().rank() == 0);
+  for (const StateTensor& t : state_tensors(store, state_kinds()))
+    if (t.parameter == 0) EXPECT_EQ(t.saved.count(), world().rank() == 0 ? p.rows() : 0) << t.name;
+  store.begin_micro_batch(0, 1);
+  store.zero_gradients(kit.ctx);
+  if (has) std::fill_n(embedding.gradient.as<float>(), embedding.gradient.size(), world().rank() == 0 ? 1.0f : 2.0f);
+  store.finish_gradients(kit.ctx);
+  if (has) EXPECT_EQ(embedding.gradient.as<float>()[5], 3);
+  double sum = 0;
+  store.add_gradient_squares(kit.ctx, &sum);
+  EXPECT_EQ(sum, 9.0 * static_cast<double>(p.size()));
+  EXPECT_EQ(store.differing_replica(kit.ctx), std::nullopt);
+  if (world().rank() == last) embedding.master.as<float>()[1] += 1;
+  EXPECT_EQ(store.differing_replica(kit.ctx).value_or(""),
+            "stage " + std::to_string(last) + " of " + p.name + " is not the same as stage 0");
+}
+
 // Three of four ranks: row counts are not multiples of the number of ranks.
 TEST(Store, OverSomeOfTheRanks) {
   const int some = world().size() - 1;

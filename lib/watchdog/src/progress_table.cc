@@ -94,6 +94,11 @@ void ProgressTable::set_step(std::int64_t step) {
   step_ = step;
 }
 
+void ProgressTable::set_contents(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  contents_ = text;
+}
+
 void ProgressTable::add_source(AsyncCollectives* source) {
   const std::lock_guard lock(mutex_);
   sources_.push_back(source);
@@ -116,7 +121,9 @@ ProgressTable::Snapshot ProgressTable::snapshot() const {
     if (pending.empty()) pending = std::move(oldest);
   }
   for (const PendingCollective& p : pending) {
-    if (const Group* group = find(p.group)) s.pending.push_back({p, text_of(*group, p.number, p.name), group->members});
+    if (const Group* group = find(p.group))
+      s.pending.push_back({p, text_of(*group, p.number, p.name) + (contents_.empty() ? "" : ": " + contents_),
+                           group->members});
   }
   return s;
 }

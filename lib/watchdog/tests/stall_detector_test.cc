@@ -164,6 +164,18 @@ TEST(StallDetector, NamesTheGroup) {
   }
 }
 
+TEST(StallDetector, NamesTheContents) {
+  Job job(2);
+  job.progress(0).set_step(17);
+  job.progress(0).set_contents("gradient of micro-batch 2 from stage 1 to stage 0");
+  job.wait(0);
+  job.stop(1);
+  job.run(100);
+  EXPECT_EQ(job.reports(),
+            "0: rank 1 did not answer in all-reduce 1: gradient of micro-batch 2 from stage 1 to stage 0 (step 17) within "
+            "10 s");
+}
+
 // Ranks 1 and 2 wait for rank 3 in two groups, and the one that waits longer reports. The end of a job takes some time,
 // and mpirun continues a stopped rank before it ends it.
 TEST(StallDetector, OneOfSeveralGroupsReports) {

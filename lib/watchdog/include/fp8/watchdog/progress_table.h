@@ -66,6 +66,9 @@ class ProgressTable {
   void set_watched_work(const WatchedWork* work);
   /// Sets the training step that messages contain.
   void set_step(std::int64_t step);
+  /// Sets what the messages that this rank waits for are, such as "gradient of micro-batch 2 from stage 1 to stage 0",
+  /// which is added to their text; empty: nothing.
+  void set_contents(const std::string& text);
   /// Adds a source, which is read until it is removed.
   void add_source(AsyncCollectives* source);
   /// Removes a source.
@@ -118,6 +121,7 @@ class ProgressTable {
   int local_work_ = 0;
   const WatchedWork* work_ = nullptr;
   std::int64_t step_ = -1;
+  std::string contents_;
   std::vector<AsyncCollectives*> sources_;
 };
 
