@@ -8,6 +8,7 @@
 #include "expert_load_cases.h"
 #include "shard_cases.h"
 #include "store_expert_cases.h"
+#include "tensor_group_cases.h"
 
 namespace fp8::shard {
 namespace {
@@ -145,6 +146,12 @@ TEST(Store, ATiedEmbeddingIsInTheFirstAndTheLastStage) {
   if (world().rank() == last) embedding.master.as<float>()[1] += 1;
   EXPECT_EQ(store.differing_replica(kit.ctx).value_or(""),
             "stage " + std::to_string(last) + " of " + p.name + " is not the same as stage 0");
+}
+
+TEST(TensorGroup, RowsSumsAndAmaxesAreThoseOfAllRanks) { check_tensor_group(world()); }
+
+TEST(TensorGroup, OfSomeOfTheRanksToo) {
+  check_tensor_group(*world().split(world().rank() % 2, world().rank(), "parity"));
 }
 
 // Three of four ranks: row counts are not multiples of the number of ranks.
