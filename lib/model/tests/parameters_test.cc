@@ -6,24 +6,13 @@
 
 #include "fp8/hf/folder.h"
 #include "golden_models.h"
+#include "small_config.h"
 
 namespace fp8::model {
 namespace {
 
 using test::error_of;
 using test::golden;
-
-hf::ModelConfig small() {
-  hf::ModelConfig c;
-  c.vocab_size = 48;
-  c.hidden_size = 32;
-  c.intermediate_size = 80;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 8;
-  return c;
-}
 
 const Parameter& find(const std::vector<Parameter>& table, const std::string& name) {
   const auto at = std::find_if(table.begin(), table.end(), [&](const Parameter& p) { return p.name == name; });

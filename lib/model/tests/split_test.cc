@@ -8,6 +8,7 @@
 #include "fp8/model/presets.h"
 #include "fp8/quant/recipe.h"
 #include "fp8_test.h"
+#include "small_config.h"
 
 namespace fp8::model {
 namespace {
@@ -20,16 +21,10 @@ hf::ModelConfig preset(const std::string& name) {
   return hf::parse_config(read_model_config(name), name);
 }
 
-hf::ModelConfig small() {
-  hf::ModelConfig c;
-  c.vocab_size = 64;
-  c.hidden_size = 32;
-  c.intermediate_size = 80;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 8;
-  return c;
+hf::ModelConfig with_vocabulary(std::int64_t size) {
+  hf::ModelConfig config = small();
+  config.vocab_size = size;
+  return config;
 }
 
 // A model, its table and a recipe.
@@ -157,7 +152,7 @@ TEST(TensorSplit, BlocksOfAllRanksTileEachParameterOnce) {
 }
 
 TEST(TensorSplit, AdaptersAreDividedWithTheirWeights) {
-  hf::ModelConfig config = small();
+  hf::ModelConfig config = with_vocabulary(64);
   config.lora = hf::LoraConfig{4, 8, false, 0, hf::linear_modules(config)};
   for (const std::int64_t key_value_heads : {1, 2, 4}) {
     config.num_key_value_heads = key_value_heads;
@@ -172,7 +167,7 @@ TEST(TensorSplit, AdaptersAreDividedWithTheirWeights) {
 }
 
 TEST(TensorSplit, OneRankHasTheWholeModel) {
-  const Model model(small(), "tensorwise");
+  const Model model(with_vocabulary(64), "tensorwise");
   const std::vector<Parameter> table = model.local(0, 1);
   for (std::size_t i = 0; i < table.size(); ++i) {
     EXPECT_EQ(table[i].shape, model.table[i].shape);
@@ -184,7 +179,7 @@ TEST(TensorSplit, OneRankHasTheWholeModel) {
 
 // Key and value heads that are fewer than the ranks are on several adjacent ones.
 TEST(TensorSplit, KeyAndValueHeadsAreReplicatedWhereTheyAreFew) {
-  hf::ModelConfig config = small();
+  hf::ModelConfig config = with_vocabulary(64);
   config.attention_bias_qkv = config.qk_norm = true;
   const Model model(config);
   const std::string attention = "model.layers.0.self_attn.";
@@ -214,7 +209,7 @@ TEST(TensorSplit, KeyAndValueHeadsAreReplicatedWhereTheyAreFew) {
 
 // The MLP is divided between blocks of scales, so that ranks may have different numbers of columns.
 TEST(TensorSplit, TheIntermediateSizeIsDividedInUnitsOfBlocks) {
-  hf::ModelConfig config = small();
+  hf::ModelConfig config = with_vocabulary(64);
   const auto divided = [&config](std::int64_t size, const std::string& recipe, int ranks,
                                  const PrecisionRules& rules = {}) {
     config.intermediate_size = size;
@@ -243,7 +238,7 @@ TEST(TensorSplit, TheIntermediateSizeIsDividedInUnitsOfBlocks) {
 }
 
 TEST(TensorSplit, TheVocabularyIsDivided) {
-  hf::ModelConfig config = small();
+  hf::ModelConfig config = with_vocabulary(64);
   config.intermediate_size = 128;
   const auto divided = [&config](std::int64_t size, int ranks, bool fp8_head = false) {
     config.vocab_size = size;
@@ -298,7 +293,7 @@ TEST(TensorSplit, GrainDividesAllInnerBounds) {
 }
 
 TEST(TensorSplit, WhatRanksCannotDivideIsRefused) {
-  hf::ModelConfig config = small();
+  hf::ModelConfig config = with_vocabulary(64);
   const auto refusal = [&config](int ranks, const std::string& recipe = "", const PrecisionRules& rules = {}) {
     const Model model(config, recipe, rules);
     const std::string said = model.refusal(ranks);
