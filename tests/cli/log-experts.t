@@ -97,5 +97,9 @@ mesh 1 1 >one.jsonl
 mesh 4 2 >four.jsonl
 is "a summary has the mesh" "$(fp8-log one.jsonl four.jsonl | tr -s ' ' | grep '^mesh')" "mesh 1 rank dp_shard=4 ep=2"
 is "and how many experts there are" "$(fp8-log one.jsonl steps.jsonl | tr -s ' ' | grep '^idle')" "idle experts 0.5 of 16 0.5"
+for step in 1 2; do
+  printf '{"type":"step","step":%s,"tokens":%s,"loss":2.5,"sent_bytes":2097152,"sent_bytes_tp_bf16":2097152}\n' $step $step
+done >>four.jsonl
+is "and what its ranks sent" "$(fp8-log one.jsonl four.jsonl | tr -s ' ' | grep '^sent')" "sent in a step - 2 MiB"
 is "but not that of one rank" "$(fp8-log one.jsonl steps.jsonl | grep -c '^mesh')" 0
 done_testing

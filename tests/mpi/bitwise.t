@@ -20,13 +20,13 @@ killed() {
   done
   [ -d "$1/run/step-0000000$half" ] && ! grep -q '"type":"end"' "$1/run/log.jsonl"
 }
-# records FOLDER: prints the sorted records of the log without repeated steps, times and memory
+# records FOLDER: prints the sorted records of the log without repeated steps, times, memory and bytes that were sent, which are fewer after an evaluation
 records() {
   awk '/^{"type":"run"/ { match($0, /"first_step":[0-9]+/); first = substr($0, RSTART + 13, RLENGTH - 13) + 0
          for (i in line) if (at[i] >= first) delete line[i]; next }
        { match($0, /"step":[0-9]+/); at[NR] = substr($0, RSTART + 7, RLENGTH - 7) + 0; line[NR] = $0 }
        END { for (i in line) print line[i] }' "$1/run/log.jsonl" |
-    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|seconds\|wait_s\|time\)":[^,}]*//g; s/"memory_used":{[^}]*}//' | sort
+    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|sent_bytes[a-z0-9_]*\|seconds\|wait_s\|time\)":[^,}]*//g; s/"memory_used":{[^}]*}//' | sort
 }
 
 python3 "$SRC/tests/mpi/pairwise.py" fp8-step >ways

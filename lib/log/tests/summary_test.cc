@@ -58,8 +58,8 @@ TEST(Summary, Fields) {
   const auto line = [](int n, double loss, int rate, bool skipped) {
     return R"({"type":"step","step":)" + std::to_string(n) + R"(,"tokens":)" + std::to_string(8 * n) + R"(,"loss":)" +
            std::to_string(loss) + R"(,"step_s":0.5,"data_wait_s":0.125,"tokens_per_s":)" + std::to_string(rate) +
-           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) +
-           R"(,"fp8_flop_share":0.5,"fp8_flop_share_total":0.25,"skipped":)" + (skipped ? "true" : "false") +
+           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) + R"(,"sent_bytes":)" +
+           std::to_string(8 * n) + R"(,"fp8_flop_share":0.5,"fp8_flop_share_total":0.25,"skipped":)" + (skipped ? "true" : "false") +
            R"(,"precision":"fp8","recipe":"rowwise","emulated":true})"
            "\n";
   };
@@ -82,6 +82,7 @@ TEST(Summary, Fields) {
   EXPECT_DOUBLE_EQ(s.tokens_per_s_p90.value(), 37);
   EXPECT_EQ(s.data_wait_share, 0.25);
   EXPECT_EQ(s.memory_peak_bytes, 999);
+  EXPECT_EQ(s.sent_bytes, 28);
   EXPECT_EQ(s.fp8_flop_share, 0.5);
   EXPECT_EQ(s.fp8_flop_share_total, 0.25);
   EXPECT_EQ(s.precision, "fp8");
@@ -164,6 +165,7 @@ TEST(Summary, MissingValuesAreNull) {
                           "tokens_per_s_p90",
                           "data_wait_share",
                           "memory_peak_bytes",
+                          "sent_bytes",
                           "fp8_flop_share",
                           "fp8_flop_share_total",
                           "aux_loss",
