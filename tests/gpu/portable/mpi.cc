@@ -55,21 +55,15 @@ struct OpenMpi {
   // The plug-ins of Open MPI use its functions without naming its libraries, hence Symbols::global.
   const device::Library library{places(), "install Open MPI 4 or 5, or add its folder to LD_LIBRARY_PATH",
                                 device::Symbols::global};
-  const std::array<std::pair<const void*, void*>, 13> handles{{
-      {&ompi_mpi_comm_world, library.function<void*>("ompi_mpi_comm_world")},
-      {&ompi_mpi_comm_null, library.function<void*>("ompi_mpi_comm_null")},
-      {&ompi_mpi_group_null, library.function<void*>("ompi_mpi_group_null")},
-      {&ompi_request_null, library.function<void*>("ompi_request_null")},
-      {&ompi_mpi_op_min, library.function<void*>("ompi_mpi_op_min")},
-      {&ompi_mpi_op_max, library.function<void*>("ompi_mpi_op_max")},
-      {&ompi_mpi_op_sum, library.function<void*>("ompi_mpi_op_sum")},
-      {&ompi_mpi_byte, library.function<void*>("ompi_mpi_byte")},
-      {&ompi_mpi_float, library.function<void*>("ompi_mpi_float")},
-      {&ompi_mpi_double, library.function<void*>("ompi_mpi_double")},
-      {&ompi_mpi_int32_t, library.function<void*>("ompi_mpi_int32_t")},
-      {&ompi_mpi_int64_t, library.function<void*>("ompi_mpi_int64_t")},
-      {&ompi_mpi_errors_return, library.function<void*>("ompi_mpi_errors_return")},
-  }};
+  // Addresses of the variables above, and of those of the library.
+#define FP8_HANDLE(name) std::pair<const void*, void*>(&(name), library.function<void*>(#name))
+  const std::array<std::pair<const void*, void*>, 13> handles{
+      FP8_HANDLE(ompi_mpi_comm_world),   FP8_HANDLE(ompi_mpi_comm_null), FP8_HANDLE(ompi_mpi_group_null),
+      FP8_HANDLE(ompi_request_null),     FP8_HANDLE(ompi_mpi_op_min),    FP8_HANDLE(ompi_mpi_op_max),
+      FP8_HANDLE(ompi_mpi_op_sum),       FP8_HANDLE(ompi_mpi_byte),      FP8_HANDLE(ompi_mpi_float),
+      FP8_HANDLE(ompi_mpi_double),       FP8_HANDLE(ompi_mpi_int32_t),   FP8_HANDLE(ompi_mpi_int64_t),
+      FP8_HANDLE(ompi_mpi_errors_return)};
+#undef FP8_HANDLE
 };
 
 /// Null until MPI_Init_thread.
@@ -86,8 +80,10 @@ T* actual(T* value) {
     if (value == here) return static_cast<T*>(there);
   return value;
 }
+// The request to start, test or free, or the first of an array, which is null if there are none. Requests of an array
+// have been started, so only single ones may be the null request.
 MPI_Request* actual(MPI_Request* request) {
-  if (request != nullptr) *request = actual<ompi_request_t>(*request);  // null: the array of no requests
+  if (request != nullptr) *request = actual<ompi_request_t>(*request);
   return request;
 }
 
