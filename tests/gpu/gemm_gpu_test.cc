@@ -151,13 +151,21 @@ TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
           for (const bool fast : {false, true}) {
             if (fast && blocks) continue;
             const Codes a = make_codes(fa, s.m, s.k, sa, 1), b = make_codes(fb, s.n, s.k, sb, 2);
-            std::vector<float> want = product(a, b);
+            std::vector<float> want = product(a, b), got;
             if (type == DType::bf16) {
               for (float& v : want) v = to_float(dtype::to_bf16(v));
             }
-            EXPECT_EQ(product_of(a, b, type, {.fast_accumulation = fast}), want)
-                << "scales " << static_cast<int>(sa) << static_cast<int>(sb) << ' ' << s.m << ' ' << s.n << ' ' << s.k
-                << " fast " << fast;
+            // The manual asks for dimensions that are multiples of 16; PyTorch passes on any number of rows of A.
+            const bool must = s.n % 16 == 0 && (!blocks || s.m % 16 == 0);
+            const std::string refusal =
+                test::error_of([&] { got = product_of(a, b, type, {.fast_accumulation = fast}); });
+            if (!must && refusal != "no error") {
+              EXPECT_NE(refusal.find("cuBLASLt"), std::string::npos) << refusal;
+              continue;
+            }
+            EXPECT_EQ(refusal, "no error");
+            EXPECT_EQ(got, want) << "scales " << static_cast<int>(sa) << static_cast<int>(sb) << ' ' << s.m << ' '
+                                 << s.n << ' ' << s.k << " fast " << fast;
           }
         }
       }
@@ -286,7 +294,7 @@ TEST_F(GemmGpu, UnsupportedModesAreRefusedByName) {
   }
   if (fp8() && !hopper()) {
     for (const Mode& m : {Mode{.a = one, .b = one}, {.a = many, .b = many}}) EXPECT_EQ(refusal(m), fine);
-    EXPECT_NE(refusal({.a = rows, .b = squares}).find("exists on compute capability 9.0 alone"), std::string::npos);
+    EXPECT_NE(refusal({.a = rows, .b = squares}).find("needs compute capability 9.0"), std::string::npos);
   }
   if (!fp8()) {
     EXPECT_NE(refusal({.a = one, .b = one}).find("need compute capability 8.9"), std::string::npos);

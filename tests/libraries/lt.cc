@@ -1,7 +1,9 @@
 // A stand-in for cuBLASLt: computes on a stream of the stand-in for the runtime what is asked, and refuses what the
 // library refuses by its manual ("cublasLtMatmul()", "Tensor Core Usage", "Narrow Precision Data Types Usage") or what
 // this project does not use. FP8_CUBLASLT_VERSION=120800 makes it an older one, without row scales and blocks of 128;
-// FP8_CUBLASLT_REFUSES=<kind>, where the kind is rows, blocks or all, makes it one without kernels for these scales.
+// FP8_CUBLASLT_REFUSES=<kind>, where the kind is rows, blocks or all, makes it one without kernels for these scales;
+// row_calls makes it one that proposes kernels with row scales and then refuses the calls; narrow makes it one without
+// kernels for FP8 results whose rows, here columns, are not multiples of 16.
 #include <cublasLt.h>
 
 #include <cstdlib>
@@ -174,6 +176,7 @@ cublasStatus_t check_fp8(const Product& p, const Alignments& at, int capability,
   for (const std::int64_t bytes : {p.a.rows, p.b.rows, p.a.ld, p.b.ld, p.c.rows * size, p.c.ld * size}) {
     if (bytes % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (refuses("narrow") && p.c.rows % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (at.a % 16 != 0 || at.b % 16 != 0 || at.c % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (p.bias != nullptr && p.bias_type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
   return check_scales(p, capability, fast);
@@ -333,6 +336,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   p.beta = *static_cast<const float*>(beta);
   const cublasStatus_t status = check(desc, p, {address(a), address(b), address(c) | address(d)}, handle->capability);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (refuses("row_calls") && p.a.mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo == nullptr || c_layout != d_layout) return CUBLAS_STATUS_NOT_SUPPORTED;  // this project always has them so
   Chosen chosen{};
   std::memcpy(&chosen, algo, sizeof chosen);

@@ -7,6 +7,7 @@
 #include "epilogue.cuh"
 #include "fp8/base/error.h"
 #include "fp8/device/cuda.h"
+#include "fp8/gemm/note.h"
 #include "scratch.h"
 
 namespace fp8::gemm {
@@ -39,7 +40,10 @@ class Gemm : public DeviceGemm {
   LtPlan& find(const DevicePlan& plan, int capability);
   LtPlan& plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                   int capability);
-  void multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
+  bool multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
+  void reserve(const DeviceCall& call);
+  Pointers pointers(const Context& ctx, const DeviceCall& call, const Operand& a, const Operand& b, const View& c,
+                    const MatmulOptions& options);
   const void* scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
 
   std::unique_ptr<OpenLibrary> library_;
@@ -51,7 +55,7 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
   if (const auto found = plans_.find(plan); found != plans_.end()) return *found->second;
   if (!library_) library_ = std::make_unique<OpenLibrary>();
   auto made = std::make_unique<LtPlan>(library_->lt, plan);
-  made->choose(library_->handle.get(), capability);
+  if (made->refusal.empty()) made->choose(library_->handle.get(), capability);
   if (plans_.size() >= kMostPlans) plans_.clear();
   return *(plans_[plan] = std::move(made));
 }
@@ -62,6 +66,7 @@ LtPlan& Gemm::plan_of(DeviceCall& call, const Operand& a, const Operand& b, cons
                       int capability) {
   LtPlan* plan = &find(call.plan, capability);
   if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
+    note_once("row scales are applied to the sums of some GEMMs: " + plan->refusal);
     call = describe(a, b, c, options, capability, true);
     plan = &find(call.plan, capability);
   }
@@ -69,7 +74,8 @@ LtPlan& Gemm::plan_of(DeviceCall& call, const Operand& a, const Operand& b, cons
   return *plan;
 }
 
-void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
+// Whether the library took the call; if not, plan.refusal says why.
+bool Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
   if (plan.plan.a.scaling != Scaling::none) {
     plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_a);
     plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
@@ -77,10 +83,15 @@ void Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
   if (plan.plan.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   const float one = 1, beta = plan.plan.accumulate ? 1.0f : 0.0f;
   const CublasLt& lt = plan.lt;
-  lt.check(lt.matmul(library_->handle.get(), plan.desc.get(), &one, p.a, plan.a.get(), p.b, plan.b.get(), &beta, p.c,
-                     plan.c.get(), p.c, plan.c.get(), &plan.algorithm, workspace_.memory(), kWorkspace,
-                     device::stream_of(ctx)),
-           "cublasLtMatmul");
+  const cublasStatus_t status = lt.matmul(library_->handle.get(), plan.desc.get(), &one, p.a, plan.a.get(), p.b,
+                                          plan.b.get(), &beta, p.c, plan.c.get(), p.c, plan.c.get(), &plan.algorithm,
+                                          workspace_.memory(), kWorkspace, device::stream_of(ctx));
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+    plan.refusal = "matrix multiply: " + lt.name() + " refused " + name_of(plan.plan) + ": " + lt.status_string(status);
+    return false;
+  }
+  lt.check(status, "cublasLtMatmul");
+  return true;
 }
 
 // The inverse scales of an operand for the library, broadcast in scratch if it has one and the other operand many.
@@ -91,31 +102,40 @@ const void* Gemm::scales_for_library(const Context& ctx, const Operand& o, std::
   return to;
 }
 
+void Gemm::reserve(const DeviceCall& call) {
+  if (call.plan.k > 0) workspace_.need(kWorkspace);
+  sums_.need(call.sums_bytes());
+  broadcast_.need(call.broadcast_bytes());
+}
+
+Pointers Gemm::pointers(const Context& ctx, const DeviceCall& call, const Operand& a, const Operand& b, const View& c,
+                        const MatmulOptions& options) {
+  return {.a = b.matrix.data,
+          .b = a.matrix.data,
+          .scale_a = call.after ? nullptr : scales_for_library(ctx, b, call.broadcast_b, call.broadcast_b_at()),
+          .scale_b = call.after ? nullptr : scales_for_library(ctx, a, call.broadcast_a, 0),
+          .bias = options.bias.data,
+          .c = call.finish ? sums_.memory() : c.data};
+}
+
 void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
   DeviceCall call = describe(a, b, c, options, capability);
   const bool calls_library = call.plan.k > 0;
-  LtPlan* const plan = calls_library && ctx.stream != nullptr ? &plan_of(call, a, b, c, options, capability) : nullptr;
-  if (calls_library) workspace_.need(kWorkspace);
-  sums_.need(call.sums_bytes());
-  broadcast_.need(call.broadcast_bytes());
+  // A second time if the library refuses row scales; plan_of() throws if it refuses the call without them.
+  for (bool done = false; !done;) {
+    LtPlan* const plan =
+        calls_library && ctx.stream != nullptr ? &plan_of(call, a, b, c, options, capability) : nullptr;
+    reserve(call);
+    done = plan == nullptr || ctx.dry || multiply(ctx, *plan, pointers(ctx, call, a, b, c, options));
+  }
   if (ctx.stream == nullptr) {
     if (ctx.dry) return;  // planning for another machine
     throw Error("matrix multiply: the context has no GPU stream");
   }
-  if (ctx.dry) return;
-  void* const sums = call.finish && calls_library ? sums_.memory() : nullptr;
-  if (calls_library) {
-    multiply(ctx, *plan,
-             {.a = b.matrix.data,
-              .b = a.matrix.data,
-              .scale_a = call.after ? nullptr : scales_for_library(ctx, b, call.broadcast_b, call.broadcast_b_at()),
-              .scale_b = call.after ? nullptr : scales_for_library(ctx, a, call.broadcast_a, 0),
-              .bias = options.bias.data,
-              .c = call.finish ? sums : c.data});
-  }
-  if (!call.finish) return;
+  if (ctx.dry || !call.finish) return;
+  const void* const sums = calls_library ? sums_.memory() : nullptr;
   finish_cuda(device::CudaLauncher(ctx), static_cast<const float*>(sums), epilogue_of(call, a, b, options), c);
 }
 

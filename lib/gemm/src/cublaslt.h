@@ -70,7 +70,7 @@ class Owned {
 /// The library's objects for one plan.
 class LtPlan {
  public:
-  /// Creates the objects; needs no device. Throws Error.
+  /// Creates the objects; needs no device. Sets `refusal` if the library is too old. Throws Error.
   LtPlan(const CublasLt& lt, const DevicePlan& plan);
 
   /// Selects the first kernel that the library proposes; if there is none, sets `refusal`.

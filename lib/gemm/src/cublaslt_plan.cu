@@ -115,8 +115,10 @@ void LtPlan::describe_operands() {
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere(0));
   const std::size_t have = lt.version();
   if (have < kScaleModesFrom && plan.a.scaling == Scaling::scalar_32f) return;
-  if (have < kHopperModesFrom && plan.a.scaling != Scaling::scalar_32f)
-    throw Error("matrix multiply: " + name_of(plan) + " needs cuBLASLt 12.9 or later, and this is " + lt.name());
+  if (have < kHopperModesFrom && plan.a.scaling != Scaling::scalar_32f) {
+    refusal = "matrix multiply: " + name_of(plan) + " needs cuBLASLt 12.9 or later, and this is " + lt.name();
+    return;
+  }
   set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(plan.a.scaling));
   set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(plan.b.scaling));
 }

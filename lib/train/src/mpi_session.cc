@@ -14,6 +14,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
+#include "fp8/gemm/note.h"
 #include "fp8/h5/reader.h"
 #include "fp8/settings/config.h"
 #include "fp8/watchdog/watchdog.h"
@@ -62,6 +63,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   startup.reset();
   if (host_comm.size() > 1) share_processors(host_comm);
   start_team();
+  if (comm::is_writer(host_comm)) gemm::on_note([tool](const std::string& text) { cli::print_note(tool, text); });
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
     cli::print_error(tool, "rank " + std::to_string(host_comm.rank()) + ": " + message);

@@ -1,0 +1,16 @@
+/// A line for the user about the libraries of this machine.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace fp8::gemm {
+
+/// Sets what is done with a note: that a library lacks something which is done in another way. Call it before any
+/// engine runs; without it notes are dropped.
+void on_note(std::function<void(const std::string&)> tell);
+
+/// Passes on the first note of the process.
+void note_once(const std::string& text);
+
+}  // namespace fp8::gemm
