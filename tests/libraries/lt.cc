@@ -346,7 +346,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                     (address(c) | address(d)) % chosen.c == 0;
   if (!fits || workspace_bytes < chosen.workspace || address(workspace) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (!on_device(p) || !fp8::runtime::on_device(workspace, workspace_bytes)) return CUBLAS_STATUS_EXECUTION_FAILED;
-  fp8::runtime::launch(stream, [p, workspace] {
+  fp8::runtime::launch(stream, "product of cuBLASLt", [p, workspace] {
     std::memset(workspace, 0xFF, kWorkspaceUsed);
     fp8::lt::compute(p);
     return true;

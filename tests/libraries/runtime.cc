@@ -22,7 +22,11 @@ struct CUevent_st {
   std::shared_ptr<bool> last;  // whether the last record has been reached; null before the first one
 };
 struct CUstream_st {
-  std::deque<fp8::runtime::Operation> operations;  // the first one may be running
+  struct Named {
+    std::string name;
+    fp8::runtime::Operation run;
+  };
+  std::deque<Named> operations;  // the first one may be running
 };
 
 namespace fp8::runtime {
@@ -31,7 +35,6 @@ namespace {
 constexpr auto kSilence =
     std::chrono::milliseconds(30);  // of the host, after which the device works without being asked
 constexpr auto kPause = std::chrono::microseconds(100);  // when no stream gets on
-constexpr std::chrono::seconds kHanging(20);
 constexpr int kDevices = 8;
 constexpr std::size_t kMemory = std::size_t{80} << 30;
 
@@ -65,10 +68,10 @@ class Device {
     const std::lock_guard lock(mutex_);
     std::erase_if(streams_, [&](const auto& s) { return s.get() == stream; });
   }
-  void put(cudaStream_t stream, Operation operation) {
+  void put(cudaStream_t stream, std::string name, Operation operation) {
     {
       const std::lock_guard lock(mutex_);
-      queue_of(stream).operations.push_back(std::move(operation));
+      queue_of(stream).operations.push_back({std::move(name), std::move(operation)});
       ++enqueued_;
     }
     changed_.notify_all();
@@ -99,7 +102,7 @@ class Device {
       const std::lock_guard lock(mutex_);
       event->last = reached;
     }
-    put(stream, [this, reached] {
+    put(stream, "record of an event", [this, reached] {
       const std::lock_guard lock(mutex_);
       return *reached = true;
     });
@@ -111,15 +114,20 @@ class Device {
       reached = event->last;
     }
     if (reached == nullptr) return;
-    put(stream, [this, reached] {
+    put(stream, "wait for an event", [this, reached] {
       const std::lock_guard lock(mutex_);
       return *reached;
     });
   }
   cudaError_t query(cudaEvent_t event) {
-    const std::lock_guard lock(mutex_);
-    if (failed_) return cudaErrorLaunchFailure;
-    return event->last == nullptr || *event->last ? cudaSuccess : cudaErrorNotReady;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) return cudaErrorLaunchFailure;
+      if (event->last == nullptr || *event->last) return cudaSuccess;
+      ++questions_;
+    }
+    changed_.notify_all();
+    return cudaErrorNotReady;
   }
   cudaError_t wait(cudaEvent_t event) {
     return wait_for([event] { return event->last == nullptr || *event->last; });
@@ -166,16 +174,20 @@ class Device {
         moved = std::chrono::steady_clock::now();
         continue;
       }
-      if (waiting_ == 0) {
+      if (!asked() && silent_at_ != enqueued_) {
         const std::uint64_t before = enqueued_;
-        changed_.wait_for(lock, kSilence, [&] { return waiting_ > 0; });
-        if (waiting_ == 0 && enqueued_ != before) continue;
+        changed_.wait_for(lock, kSilence, [&] { return asked(); });
+        if (!asked()) {
+          if (enqueued_ == before) silent_at_ = before;
+          continue;
+        }
       }
+      if (questions_ > 0) --questions_;
       if (step(lock)) {
         moved = std::chrono::steady_clock::now();
         progressed_.notify_all();
-      } else if (std::chrono::steady_clock::now() - moved > kHanging) {
-        fail("no stream gets on");
+      } else if (std::chrono::steady_clock::now() - moved > patience_) {
+        fail("no stream gets on: " + first_operations());
       } else {
         lock.unlock();
         std::this_thread::sleep_for(kPause);
@@ -183,6 +195,8 @@ class Device {
       }
     }
   }
+  // Whether the host waits for something, or has asked for it and not got an operation for the question.
+  bool asked() const { return waiting_ > 0 || questions_ > 0; }
   bool has_work() {
     return !legacy_.operations.empty() ||
            std::any_of(streams_.begin(), streams_.end(), [](const auto& s) { return !s->operations.empty(); });
@@ -199,7 +213,7 @@ class Device {
   }
   bool run(CUstream_st& stream, std::unique_lock<std::mutex>& lock) {
     // Others add to the end of the queue alone, and do not destroy a stream that has operations.
-    const Operation& operation = stream.operations.front();
+    const Operation& operation = stream.operations.front().run;
     bool over = false;
     lock.unlock();
     try {
@@ -213,6 +227,15 @@ class Device {
     if (over) stream.operations.pop_front();
     return over;
   }
+  std::string first_operations() const {
+    std::string text;
+    for (const auto& s : streams_) {
+      const auto& all = s->operations;
+      text += (text.empty() ? "" : ", ") +
+              (all.empty() ? "nothing" : all.front().name + " before " + std::to_string(all.size() - 1) + " more");
+    }
+    return text;
+  }
   void fail(const std::string& why) {
     std::cerr << "stand-in of a GPU: rank " << rank() << ": " << why << "\n";
     failed_ = true;
@@ -221,20 +244,24 @@ class Device {
 
   const std::string chosen_ = std::getenv("FP8_DEVICE_ORDER") == nullptr ? "1" : std::getenv("FP8_DEVICE_ORDER");
   const Order order_ = order_of(chosen_);
+  const std::chrono::seconds patience_{number_of("FP8_DEVICE_PATIENCE", 60)};
   std::mt19937 random_{static_cast<unsigned>(std::atoi(chosen_.c_str()) * 64 + rank())};
   std::mutex mutex_;
   std::condition_variable changed_, progressed_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   CUstream_st legacy_;
   std::map<std::byte*, std::size_t> memory_;
-  std::uint64_t enqueued_ = 0;
+  std::uint64_t enqueued_ = 0, silent_at_ = 0;  // operations so far; their number when the host became silent
+  std::uint64_t questions_ = 0;
   int waiting_ = 0;
   bool failed_ = false;
 };
 
 }  // namespace
 
-void launch(cudaStream_t stream, Operation operation) { Device::get().put(stream, std::move(operation)); }
+void launch(cudaStream_t stream, std::string name, Operation operation) {
+  Device::get().put(stream, std::move(name), std::move(operation));
+}
 bool on_device(const void* data, std::size_t bytes) { return Device::get().holds(data, bytes); }
 int rank() { return number_of("OMPI_COMM_WORLD_RANK", 0); }
 
@@ -331,7 +358,7 @@ cudaError_t cudaFreeHost(void* data) {
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   if (!fp8::runtime::on_device(data, bytes)) return cudaErrorInvalidValue;
-  fp8::runtime::launch(cudaStreamLegacy, [data, value, bytes] {
+  fp8::runtime::launch(cudaStreamLegacy, "fill", [data, value, bytes] {
     std::memset(data, value, bytes);
     return true;
   });
@@ -341,7 +368,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const bool reads_device = kind != cudaMemcpyHostToDevice, writes_device = kind != cudaMemcpyDeviceToHost;
   if (fp8::runtime::on_device(to, bytes) != writes_device || fp8::runtime::on_device(from, bytes) != reads_device)
     return cudaErrorInvalidValue;
-  fp8::runtime::launch(stream, [to, from, bytes] {
+  fp8::runtime::launch(stream, "copy", [to, from, bytes] {
     std::memmove(to, from, bytes);
     return true;
   });

@@ -6,23 +6,24 @@
 ///   - FP8_DEVICE_ORDER=last: the other streams run when the first one cannot: an operation that does not wait for the
 ///     result of another stream finds none.
 ///   - FP8_DEVICE_ORDER=<number>: at random, by this seed and the rank. The default is 1.
-/// Nothing runs before the host waits for it, unless the host is silent for a while, as it is in MPI. New memory has no
-/// zeros. Where CUDA makes no promise, nothing is done: copies and fills of the legacy stream are not ordered with
-/// other streams.
+/// A device on which nothing gets on for FP8_DEVICE_PATIENCE seconds (60) fails. Nothing runs before the host waits for
+/// it, unless the host is silent for a while, as it is in MPI. New memory has no zeros. Where CUDA makes no promise,
+/// nothing is done: copies and fills of the legacy stream are not ordered with other streams.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 namespace fp8::runtime {
 
 /// An operation of a stream. It is called again and again until it returns true; an exception fails the device.
 using Operation = std::function<bool()>;
 
-/// Puts an operation on a stream.
-void launch(cudaStream_t stream, Operation operation);
+/// Puts an operation on a stream; `name` appears in errors.
+void launch(cudaStream_t stream, std::string name, Operation operation);
 
 /// Whether these bytes are in one allocation of cudaMalloc.
 bool on_device(const void* data, std::size_t bytes);

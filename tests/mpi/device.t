@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whole steps through the calls of cuBLASLt and the CUDA runtime, with the stand-ins of tests/libraries: the losses are those of the CPU. Skipped in
-# builds without CUDA.
+# Whole steps through the calls of cuBLASLt, NCCL and the CUDA runtime, with the stand-ins of tests/libraries: the losses are those of the CPU, and have
+# the same bits in whatever order streams run. Skipped in builds without CUDA.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 step=$(dirname "$BIN")/test/device-step
@@ -12,12 +12,14 @@ fi
 . "$SRC/tests/cli/train.sh"
 export OMP_NUM_THREADS=1
 
-# steps PROGRAM NAME FLAGS: runs two steps; the records are in NAME
+mixture
+
+# steps PROGRAM NAME RANKS MODEL FLAGS: runs two steps; the records are in NAME
 steps() {
-  program=$1 name=$2
-  shift 2
+  program=$1 name=$2 ranks=$3 model=$4
+  shift 4
   rm -rf "run.$name"
-  "$program" m.h5 --data d.h5 --seq-length 16 --steps 2 --lr 1e-3 -q --out "run.$name" "$@" >"$name" 2>err </dev/null
+  mpirun -n "$ranks" "$program" "$model.h5" --data d.h5 --seq-length 16 --steps 2 --lr 1e-3 -q --out "run.$name" "$@" >"$name" 2>err </dev/null
 }
 
 # --- every recipe on one rank, in every order of the operations of streams
@@ -26,25 +28,48 @@ for way in "first:--precision bf16" "last:--precision fp8 --recipe tensorwise" "
   "3:--precision fp8 --recipe delayed"; do
   flags=${way#*:}
   export FP8_DEVICE_ORDER=${way%%:*}
-  steps fp8-step cpu --batch-size 2 $flags && steps "$step" gpu --batch-size 2 --device cuda $flags
+  steps fp8-step cpu 1 m --batch-size 2 $flags && steps "$step" gpu 1 m --batch-size 2 --device cuda $flags
   near "$flags: the losses are those of the CPU" gpu cpu 1e-3
 done
 
 # --- a library that has no kernels with row scales, one that refuses calls of those that it has, and one that is older than they are
-steps "$step" rows --batch-size 2 --device cuda --precision fp8 --recipe rowwise
+steps "$step" rows 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
 is "with kernels for row scales nothing is noted" "$(cat err)" ""
 noted="fp8-step: row scales are applied to the sums of some GEMMs: matrix multiply:"
 for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.1.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.1.0 refused" \
   "FP8_CUBLASLT_VERSION=120800:.* needs cuBLASLt 12.9 or later, and this is cuBLASLt 12.8.0$"; do
   rm -f after
   export "${way%%:*}"
-  steps "$step" after --batch-size 2 --device cuda --precision fp8 --recipe rowwise
+  steps "$step" after 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
   is "${way%%:*}: one line says that sums are scaled" "$(wc -l <err) $(grep -c "^$noted ${way#*:}" err)" "1 1"
   near "${way%%:*}: the losses are those with row scales in the library" after rows 1e-4
   unset FP8_CUBLASLT_REFUSES FP8_CUBLASLT_VERSION
 done
-FP8_CUBLASLT_VERSION=120800 steps "$step" x --device cuda --precision fp8 --recipe blockwise
+FP8_CUBLASLT_VERSION=120800 steps "$step" x 1 m --device cuda --precision fp8 --recipe blockwise
 is "scales for blocks have no other way: status 2 and one line" "$? $(wc -l <err) $(grep -c 'with scales for 1x128 .* needs cuBLASLt 12.9 or later' err)" "2 1 1"
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Fp8WithEveryPairOfScalesIsExact' >out 2>err
 is "tests of GEMMs pass with a library that refuses FP8 results with a number of columns that 16 does not divide" "$? $(grep -c '^\[  PASSED  \] 1 test' out)" "0 1"
+
+# --- several ranks: shards of all stages, even and uneven, replicas, experts, and linears that ranks divide
+while read -r ranks model flags; do
+  steps fp8-step cpu "$ranks" "$model" --batch-size 1 $flags
+  FP8_DEVICE_ORDER=first steps "$step" first "$ranks" "$model" --batch-size 1 --device cuda $flags
+  FP8_DEVICE_ORDER=last steps "$step" last "$ranks" "$model" --batch-size 1 --device cuda $flags
+  near "$ranks ranks, $model.h5, $flags: the losses are those of the CPU" first cpu 1e-3
+  same_bits "$ranks ranks, $model.h5, $flags: in another order they have the same bits" last first
+done <<END
+2 m --precision bf16 --zero 1
+2 m --precision fp8 --recipe rowwise_with_gw_hp --zero 2
+3 m --precision fp8 --recipe mxfp8 --zero 3
+4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
+2 m --precision fp8 --recipe rowwise --tp 2
+2 x --precision fp8 --recipe delayed --ep 2
+4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2
+END
+FP8_NCCL_VERSION=22500 steps "$step" old 2 m --batch-size 1 --device cuda --precision bf16 --zero 1
+steps fp8-step cpu 2 m --batch-size 1 --precision bf16 --zero 1
+near "with a NCCL that does not order communicators" old cpu 1e-3
+for n in 2 4; do
+  GTEST_FILTER='NcclGpu.Several*' ok "the collectives of $n ranks" mpirun -n $n "${step%/*}/libraries_test"
+done
 done_testing

@@ -26,15 +26,16 @@ class CudaLauncher {
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    runtime::launch(stream_.handle, [name, grid, block, kernel,
-                                     copies = std::tuple<P...>(static_cast<P>(std::forward<A>(arguments))...)] {
-      shim::run(name, grid, block, [&] {
-        const std::tuple<P...> of_thread = copies;
-        shim::begin_kernel();
-        std::apply(kernel, of_thread);
-      });
-      return true;
-    });
+    runtime::launch(
+        stream_.handle, name,
+        [name, grid, block, kernel, copies = std::tuple<P...>(static_cast<P>(std::forward<A>(arguments))...)] {
+          shim::run(name, grid, block, [&] {
+            const std::tuple<P...> of_thread = copies;
+            shim::begin_kernel();
+            std::apply(kernel, of_thread);
+          });
+          return true;
+        });
   }
 
  private:
