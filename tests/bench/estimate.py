@@ -5,13 +5,16 @@ kernel by kernel, and tests/sass/budgets the instructions of kernels; both are t
 
     tests/bench/estimate.py [--ranks N] [--sequences N] [--length N] [--NAME VALUE of a figure below]
 
+Each figure has two values, that which favours FP8 least and that which favours it most; so has each result. Without
+--sequences and --length there is a table for each of two shapes.
+
 Sizes scale as follows. In a layer bytes of a token grow with the width, FLOPs of a token and what does not depend on
 tokens with its square. In the rest of a step, which is the embedding and the head, one width is the vocabulary. The
 first layer adds nothing in its first norm, which the rest corrects: it has one launch of add_rmsnorm less than none.
 The time of a kernel is the longer of those of its bytes and its instructions, that of a GEMM the longer of those of its
 FLOPs and its bytes, and each launch takes a fixed time besides. Attention is not that of the counted kernels but
-cuDNN's, by its FLOPs. Gathers and reduce-scatters of layers run beside the compute of others; only what exceeds it
-counts.
+cuDNN's, by its FLOPs and the bytes of stored gradients of scores. Gathers and reduce-scatters of layers run beside the
+compute of others, which takes longer by a share of their time; besides only what exceeds the compute counts.
 """
 
 import argparse
@@ -23,21 +26,31 @@ SMALL = {"hidden": 128, "vocabulary": 512}  # of step.tsv
 LARGE = {"hidden": 4096, "vocabulary": 128256, "layers": 32, "heads": 32, "head": 128}
 PARAMETERS = {"layer": 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 2 * 4096, "rest": 2 * 128256 * 4096 + 4096}
 HEAD_BLOCK_BYTES = 1 << 30  # of logits on a device: plan_fitting() of lib/shard/src/sharded_model.cc
-# name: value, unit, meaning. NVIDIA's data sheet of the H100 SXM, or an assumption.
+# name: the value that favours FP8 least, that which favours it most, unit, meaning. NVIDIA's data sheet of the H100 SXM, or an assumption.
 FIGURES = {
-    "bf16": (989.0, "TFLOP/s", "dense bf16, data sheet"),
-    "fp8": (1979.0, "TFLOP/s", "dense FP8, data sheet"),
-    "memory": (3.35, "TB/s", "memory, data sheet"),
-    "link": (360.0, "GB/s", "all-gather and reduce-scatter over NVLink, of 450 GB/s in each direction, assumed"),
-    "launch": (3.0, "us", "from the end of a kernel to the begin of the next, assumed"),
-    "gemm-share": (0.7, "", "share of the peak that a large GEMM reaches, assumed"),
-    "memory-share": (0.85, "", "share of the memory's rate that a kernel reaches, assumed"),
-    "attention": (450.0, "TFLOP/s", "cuDNN's attention, forward and backward together, assumed"),
-    "clock": (1.755, "GHz", "of 132 multiprocessors with 4 warp instructions a cycle"),
+    "bf16": (989.0, 989.0, "TFLOP/s", "dense bf16, data sheet"),
+    "fp8": (1979.0, 1979.0, "TFLOP/s", "dense FP8, data sheet"),
+    "memory": (3.35, 3.35, "TB/s", "memory, data sheet"),
+    "link": (300.0, 380.0, "GB/s", "all-gather and reduce-scatter over NVLink, of 450 GB/s in each direction, assumed"),
+    "launch": (4.0, 2.0, "us", "from the end of a kernel to the begin of the next, assumed"),
+    "bf16-share": (0.75, 0.65, "", "share of the peak that a large bf16 GEMM reaches, assumed"),
+    "fast-share": (0.6, 0.72, "", "share that an FP8 GEMM reaches with fast accumulation, assumed"),
+    "fp8-share": (0.5, 0.68, "", "share that an FP8 GEMM reaches without, assumed"),
+    "memory-share": (0.75, 0.9, "", "share of the rate of memory that a kernel reaches, assumed"),
+    "attention": (400.0, 500.0, "TFLOP/s", "attention of cuDNN, forward and backward together, assumed"),
+    "score-passes": (2.0, 0.0, "", "times that gradients of scores are written or read: 2 if they are stored, 0 with ordered or atomic sums"),
+    "counted": (1.0, 0.0, "", "share of steps in which casts count saturated and underflowed codes: 1 is what fp8-step does"),
+    "contention": (0.15, 0.0, "", "share of the time of communication by which the compute beside it takes longer, assumed"),
+    "clock": (1.4, 1.755, "GHz", "of 132 multiprocessors with 4 warp instructions a cycle"),
 }
+SHAPES = ((8, 1024), (1, 8192))  # sequences of a rank, and their tokens
+# Llama-3 8B on 8 H100, 1 sequence of 8192 tokens on each: the speed relative to bf16 that torchao publishes in its README.
+PUBLISHED = {"tensorwise": 1.25, "rowwise": 1.10}
+FAST = ("forward",)  # GEMMs with fast accumulation, in recipes that have it: lib/quant/src/recipe.cc
+SLOW = ("blockwise",)  # recipes without
 # Launches whose time is also bounded by instructions: kernel; the budget, of "all" its instructions or of its "loop", which is more than a thread executes;
-# for so many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches.
-INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,false>", "all", 64, 2), "update cast": ("cast_kernel<float,*,false>", "all", 64, 4),
+# for so many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches. COUNTED is for counted codes.
+INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,COUNTED>", "all", 64, 2), "update cast": ("cast_kernel<float,*,COUNTED>", "all", 64, 4),
                 "codes": ("repack_kernel<*", "all", 64, 1), "amax": ("amax_kernel<*", "loop", 32, 2)}
 Row = collections.namedtuple("Row", "recipe part kernel launches read read_token written written_token accessed accessed_token "
                              "flops_token")
@@ -62,10 +75,13 @@ def read_instructions(path):
 
 
 class Estimate:
-    def __init__(self, options):
-        self.options = options
-        self.figure = {name: getattr(options, name.replace("-", "_")) for name in FIGURES}
-        self.tokens = options.sequences * options.length
+    """The times of a step of one shape, with the values of one case: 0 favours FP8 least, 1 most."""
+
+    def __init__(self, options, sequences, length, case):
+        self.options, self.sequences, self.length = options, sequences, length
+        given = {name: getattr(options, name.replace("-", "_")) for name in FIGURES}
+        self.figure = {name: values[case] if given[name] is None else given[name] for name, values in FIGURES.items()}
+        self.tokens = sequences * length
         self.width = LARGE["hidden"] / SMALL["hidden"]
         self.vocabulary = LARGE["vocabulary"] / SMALL["vocabulary"]
         self.instructions = read_instructions(os.path.join(ROOT, "tests/sass/budgets"))
@@ -86,7 +102,10 @@ class Estimate:
         flops = row.flops_token * self.width * (self.width if layer else self.vocabulary) * self.tokens
         blocks = 1 if layer else -(-self.tokens * LARGE["vocabulary"] * 2 // HEAD_BLOCK_BYTES)
         moved = self.scaled(row, (row.read + row.written) * blocks, row.read_token + row.written_token)
-        peak = self.figure["fp8" if row.kernel.endswith("fp8") else "bf16"] * 1e12 * self.figure["gemm-share"]
+        fp8 = row.kernel.endswith("fp8")
+        fast = row.recipe not in SLOW and row.kernel.split()[1] in FAST
+        share = "bf16-share" if not fp8 else "fast-share" if fast else "fp8-share"
+        peak = self.figure["fp8" if fp8 else "bf16"] * 1e12 * self.figure[share]
         return max(flops / peak, self.bytes_time(moved)) + row.launches * blocks * self.figure["launch"] * 1e-6
 
     def kernel(self, row):
@@ -97,13 +116,17 @@ class Estimate:
             pattern, which, each, size = INSTRUCTIONS[name]
             elements = self.scaled(row, row.read, row.read_token) / size
             rate = 132 * 4 * 32 * self.figure["clock"] * 1e9
-            time = max(time, elements * self.instructions[pattern][which] / each / rate)
+            computing = [elements * self.instructions[pattern.replace("COUNTED", counted)][which] / each / rate
+                         for counted in ("false", "true")]
+            share = self.figure["counted"]
+            time = (1 - share) * max(time, computing[0]) + share * max(time, computing[1])
         return time
 
     def attention(self):
-        """Seconds of attention in a layer: 2 GEMMs forward and 5 backward over half of the scores."""
-        scores = self.options.sequences * LARGE["heads"] * self.options.length**2 / 2
-        return 7 * 2 * scores * LARGE["head"] / (self.figure["attention"] * 1e12)
+        """Seconds of attention in a layer: 2 GEMMs forward and 5 backward over half of the scores, and all gradients of scores in bf16."""
+        scores = self.sequences * LARGE["heads"] * self.length**2
+        stored = self.bytes_time(2 * scores * self.figure["score-passes"])
+        return 7 * 2 * scores / 2 * LARGE["head"] / (self.figure["attention"] * 1e12) + stored
 
     def communication(self, codes):
         """Seconds of two gathers of the weights and a reduce-scatter of f32 gradients. NCCL gets the tensors of a layer as one group, one launch."""
@@ -116,7 +139,7 @@ class Estimate:
     def step(self, recipe, rows):
         times = collections.OrderedDict((k, 0.0) for k in (
             "GEMMs of linears", "GEMMs of the head", "attention", "casts and scales", "other kernels", "launches",
-            "norm and update", "communication not hidden"))
+            "norm and update", "beside communication", "communication not hidden"))
         for row in rows:
             layer = row.part.endswith("of a layer")
             if row.part.startswith("update"):
@@ -135,32 +158,53 @@ class Estimate:
         times["attention"] = LARGE["layers"] * (self.attention() + 3 * self.figure["launch"] * 1e-6)
         compute = sum(times.values()) - times["norm and update"]
         codes = recipe in ("tensorwise", "current", "delayed")
-        times["communication not hidden"] = max(0.0, self.communication(codes) - compute)
+        communication = self.communication(codes)
+        times["beside communication"] = self.figure["contention"] * min(communication, compute)
+        times["communication not hidden"] = max(0.0, communication - compute)
         return times
+
+
+def cell(values, digits):
+    """The range of two values, or one if both look the same."""
+    texts = [f"{v:.{digits}f}" for v in sorted(values)]
+    return texts[0] if texts[0] == texts[1] else "-".join(texts)
+
+
+def print_table(options, rows, sequences, length):
+    cases = [{recipe: estimate.step(recipe, of) for recipe, of in rows.items()}
+             for estimate in (Estimate(options, sequences, length, case) for case in (0, 1))]
+    print(f"Computed, not measured: Llama-3 8B, {options.ranks} H100, {sequences} sequence{'s' * (sequences > 1)} of "
+          f"{length} tokens on each, ms of a step")
+    parts = next(iter(cases[0].values()))
+    width = max(len(k) for k in parts)
+    print(" " * width + "".join(f"  {recipe:>10}" for recipe in rows))
+    for part in parts:
+        print(f"{part:{width}}" + "".join(f"  {cell([1e3 * c[recipe][part] for c in cases], 0):>10}" for recipe in rows))
+    totals = [{recipe: sum(times.values()) for recipe, times in c.items()} for c in cases]
+    print(f"{'a step':{width}}" + "".join(f"  {cell([1e3 * t[recipe] for t in totals], 0):>10}" for recipe in rows))
+    print(f"{'speed relative to bf16':{width}}" +
+          "".join(f"  {cell([t['bf16'] / t[recipe] for t in totals], 2):>10}" for recipe in rows))
+    if (options.ranks, sequences, length) == (8, 1, 8192):
+        published = (f"{PUBLISHED[recipe]:.2f}" if recipe in PUBLISHED else "" for recipe in rows)
+        print((f"{'torchao, published':{width}}" + "".join(f"  {p:>10}" for p in published)).rstrip())
 
 
 def main():
     parser = argparse.ArgumentParser(description="Computes the time of a step of Llama-3 8B on H100 GPUs.")
     parser.add_argument("--ranks", type=int, default=8, help="GPUs, each with one rank")
-    parser.add_argument("--sequences", type=int, default=8, help="sequences of a step on each rank")
-    parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
-    for name, (value, unit, meaning) in FIGURES.items():
-        parser.add_argument("--" + name, type=float, default=value, help=f"{unit} {meaning}".strip())
+    parser.add_argument("--sequences", type=int, help="sequences of a step on each rank")
+    parser.add_argument("--length", type=int, help="tokens of a sequence")
+    for name, (least, most, unit, meaning) in FIGURES.items():
+        parser.add_argument("--" + name, type=float, help=f"{unit} {meaning} [{cell([least, most], 3)}]".strip())
     options = parser.parse_args()
-    estimate = Estimate(options)
     rows = collections.OrderedDict()
     for row in read_rows(os.path.join(ROOT, "tests/kernels/step.tsv")):
         rows.setdefault(row.recipe, []).append(row)
-    steps = {recipe: estimate.step(recipe, of) for recipe, of in rows.items()}
-    print(f"Computed, not measured: Llama-3 8B, {options.ranks} H100, {options.sequences} sequences of "
-          f"{options.length} tokens on each, ms of a step")
-    width = max(len(k) for k in next(iter(steps.values())))
-    print(" " * width + "".join(f"  {recipe:>10}" for recipe in steps))
-    for part in next(iter(steps.values())):
-        print(f"{part:{width}}" + "".join(f"  {1e3 * times[part]:10.1f}" for times in steps.values()))
-    totals = {recipe: sum(times.values()) for recipe, times in steps.items()}
-    print(f"{'a step':{width}}" + "".join(f"  {1e3 * t:10.1f}" for t in totals.values()))
-    print(f"{'speed relative to bf16':{width}}" + "".join(f"  {totals['bf16'] / t:10.2f}" for t in totals.values()))
+    shapes = SHAPES
+    if options.sequences is not None or options.length is not None:
+        shapes = ((options.sequences or SHAPES[0][0], options.length or SHAPES[0][1]),)
+    for shape in shapes:
+        print_table(options, rows, *shape)
 
 
 if __name__ == "__main__":
