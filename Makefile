@@ -131,7 +131,7 @@ all: $(programs)
 tests: $(tests) $O/test/fault.so $O/test/forge
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
-cxx      = $(CXX) $(CXXFLAGS) $(pch:%=-Winvalid-pch -include %) $(INC)
+cxx      = $(CXX) $(CXXFLAGS) $(heap) $(pch:%=-Winvalid-pch -include %) $(INC)
 changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
 record   = @printf '%s\n' '$(subst ','\'',made.$@ := $(strip $1))' >>$(basename $@).d
 changed:
