@@ -97,6 +97,7 @@ void ParameterStore::sum_tied(const Context& ctx) {
     const comm::SentMessage sent{bytes_at(own), bytes, other};
     const comm::ReceivedMessage received{static_cast<std::byte*>(tied_terms_.data), bytes, other};
     mesh_.stages().start_messages(std::span(&sent, 1), std::span(&received, 1)).wait();
+    mesh_.traffic().add(comm::Along::pp, own.dtype, bytes);
   }
   ops::add(ctx, own, tied_terms_, own);
 }

@@ -133,6 +133,7 @@ class Passes {
       model::MicroBatch& m = flight(sends->micro_batch).micro_batch;
       const View v = sends->backward ? m.gradient() : m.hidden();
       sent.push_back({memory_at(v), static_cast<std::int64_t>(v.bytes()), stage_.number + (sends->backward ? -1 : 1)});
+      model_.store.mesh().traffic().add(comm::Along::pp, v.dtype, sent.back().bytes);
     }
     if (receives != nullptr && !(receives->backward ? stage_.ends() : stage_.begins())) {
       model::MicroBatch& m = flight(receives->micro_batch).micro_batch;

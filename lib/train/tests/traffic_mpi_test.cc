@@ -29,6 +29,7 @@ struct Way {
   int tp, replicas, ep, zero, accumulation;
   DType reduce;
   const char* precision;  // bf16, fp32, or a recipe
+  int stages = 1;         // with zero 1
 };
 
 // The formulas of fp8-parallel(7), for the bytes that all ranks send in a step.
@@ -39,7 +40,7 @@ class Formulas {
         c_(model),
         t_(way.tp),
         r_(way.replicas),
-        shards_(way.ranks / (t_ * r_)),
+        shards_(way.ranks / (t_ * r_ * way.stages)),
         experts_(shards_ * t_ / way.ep) {}
 
   Sent all() {
@@ -52,7 +53,8 @@ class Formulas {
     add_tensor_parallel();
     add_experts();
     const std::int64_t copy = shards_ * t_;
-    add("several_other", r_ * 2 * (copy - 1) * 8 * std::ssize(model::parameter_table(c_)));
+    add("several_other", r_ * 2 * (copy * way_.stages - 1) * 8 * std::ssize(model::parameter_table(c_)));
+    add("pp" + type(), (way_.stages - 1) * 2 * kGlobalBatch * kLength * c_.hidden_size * bytes());
     if (fp8()) add("several_f32", r_ * 2 * (copy - 1) * 4 * 7 * c_.num_hidden_layers);
     std::int64_t total = 0;
     for (const auto& [name, bytes] : sent_) total += bytes;
@@ -158,7 +160,7 @@ Sent sent_of(const json::Object& step) {
   return sent;
 }
 
-constexpr std::array<Way, 20> kWays{{
+constexpr std::array<Way, 23> kWays{{
     {1, false, 1, 1, 1, 3, 2, DType::f32, "bf16"},       {2, false, 2, 1, 1, 3, 2, DType::f32, "bf16"},
     {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16"},       {2, false, 1, 1, 1, 2, 2, DType::bf16, "bf16"},
     {2, false, 1, 1, 1, 3, 2, DType::f32, "fp32"},       {2, false, 1, 2, 1, 3, 2, DType::bf16, "bf16"},
@@ -169,6 +171,8 @@ constexpr std::array<Way, 20> kWays{{
     {4, false, 1, 2, 1, 3, 3, DType::f32, "bf16"},       {4, false, 2, 1, 1, 3, 1, DType::f32, "tensorwise"},
     {4, true, 1, 1, 2, 3, 2, DType::f32, "bf16"},        {4, true, 2, 1, 4, 2, 1, DType::f32, "bf16"},
     {4, true, 1, 2, 2, 3, 1, DType::bf16, "bf16"},       {4, true, 4, 1, 2, 3, 1, DType::f32, "fp32"},
+    {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16", 2},    {4, false, 1, 1, 1, 1, 2, DType::f32, "fp32", 2},
+    {4, false, 2, 1, 1, 1, 2, DType::f32, "bf16", 2},
 }};
 
 TEST(Traffic, IsThatOfTheFormulas) {
@@ -180,9 +184,10 @@ TEST(Traffic, IsThatOfTheFormulas) {
     RunConfig c = files.at(way.experts ? 1 : 0).config(std::to_string(i));
     c.gradients.clear();
     c.steps = 2;
-    c.tp = way.tp, c.dp_replicate = way.replicas, c.ep = way.ep, c.zero = way.zero, c.reduce = way.reduce;
+    c.tp = way.tp, c.pp = way.stages, c.dp_replicate = way.replicas, c.ep = way.ep, c.zero = way.zero,
+    c.reduce = way.reduce;
     c.grad_accumulation = way.accumulation;
-    c.batch_size = kGlobalBatch / (way.ranks / way.tp) / way.accumulation;
+    c.batch_size = kGlobalBatch / (way.ranks / way.tp / way.stages) / way.accumulation;
     const std::string precision = way.precision;
     if (precision != "fp32") {
       c.precision.activations = DType::bf16;
