@@ -32,10 +32,12 @@ struct SentBytes {
   std::array<std::int64_t, kAlongs * kElements> values{};  ///< of(), one after the other
 
   /// The bytes of one type along one dimension.
+  /// Bytes of one type that were sent along one dimension.
   std::int64_t& of(Along along, Element element) {
     return values[static_cast<std::size_t>(along) * kElements + static_cast<std::size_t>(element)];
   }
   /// The same of a count that does not change.
+  /// Bytes of one type that were sent along one dimension.
   std::int64_t of(Along along, Element element) const { return SentBytes(*this).of(along, element); }
   /// Sum over types and dimensions.
   std::int64_t total() const;
@@ -46,6 +48,7 @@ struct SentBytes {
 /// What this rank has sent since it started.
 class Traffic {
  public:
+  /// The bytes, by dimension and type.
   const SentBytes& sent() const { return sent_; }
   /// Adds bytes of elements of a type.
   void add(Along along, dtype::DType type, std::int64_t bytes);
