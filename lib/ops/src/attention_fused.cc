@@ -128,7 +128,7 @@ std::vector<FusedAttention::Steps> FusedAttention::steps() const {
 
 FusedParts parts_of(const FusedAttention& wanted, bool ordered, std::int64_t most) {
   FusedAttention call = wanted;
-  if (ordered && call.score_bytes() / (call.batch * call.groups) > most) call.sums = FusedSums::ordered;
+  if (ordered && call.score_bytes() > most) call.sums = FusedSums::ordered;
   // The fewest equal parts of `count` with at most `fit` each.
   const auto fewest = [](std::int64_t count, std::int64_t fit) {
     std::int64_t parts = 1;
@@ -139,7 +139,8 @@ FusedParts parts_of(const FusedAttention& wanted, bool ordered, std::int64_t mos
   FusedAttention& each = parts.each;
   if (call.documents) {
     each.batch = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(call.batch)));
-    while (each.batch > 1 && each.score_bytes() > most) each.batch /= 2;
+    const auto bytes = [&] { return each.sums == FusedSums::scores ? each.score_bytes() : each.assumed_workspace(); };
+    while (each.batch > 1 && bytes() > most) each.batch /= 2;
     parts.sequences = divide_up(call.batch, each.batch);
   } else if (call.score_bytes() > most) {
     parts.sequences = fewest(call.batch, std::max<std::int64_t>(1, most / (call.score_bytes() / call.batch)));

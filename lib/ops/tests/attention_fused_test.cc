@@ -143,7 +143,8 @@ TEST(FusedAttention, GradientsWithTooManyScoresAreDivided) {
   EXPECT_EQ(Layer(4, 65536, 16, 16, 64).forward().score_bytes(), 0);
 }
 
-// Scores are stored if they fit, since that is faster; else dq is summed in order, by one call for all heads.
+// Scores are stored if those of all heads fit, since that is faster; else dq is summed in order, by one call for all
+// heads.
 TEST(FusedAttention, OrderedSumsBoundTheMemoryOfLongSequences) {
   const auto sums = [](const FusedAttention& call) {
     const FusedParts p = parts_of(call, true);
@@ -151,13 +152,21 @@ TEST(FusedAttention, OrderedSumsBoundTheMemoryOfLongSequences) {
     return std::tuple(p.each.sums, p.sequences, p.groups);
   };
   using Sums = std::tuple<FusedSums, std::int64_t, std::int64_t>;
-  EXPECT_EQ(sums(Layer(1, 8192, 32, 8, 64).backward()), (Sums{FusedSums::scores, 1, 4}));
+  EXPECT_EQ(sums(Layer(1, 8192, 32, 8, 64).backward()), (Sums{FusedSums::ordered, 1, 1}))
+      << "4 GiB of scores in all, 512 MiB of a group";
+  EXPECT_EQ(sums(Layer(4, 2048, 32, 8, 128).backward()), (Sums{FusedSums::scores, 1, 1})) << "1 GiB";
+  EXPECT_EQ(sums(Layer(8, 2048, 32, 8, 128).backward()), (Sums{FusedSums::ordered, 1, 1}));
   EXPECT_EQ(sums(Layer(2, 32768, 32, 8, 64).backward()), (Sums{FusedSums::ordered, 1, 1}));
   const Layer layer(1, 131072, 32, 8, 128);
   EXPECT_EQ(sums(layer.backward()), (Sums{FusedSums::ordered, 1, 1}));
-  EXPECT_EQ(sums(layer.backward(layer.documents(3, 100000))), (Sums{FusedSums::ordered, 1, 1}));
-  EXPECT_EQ(parts_of(layer.backward(layer.documents(3, 100000)), true).each.batch, 4);
-  EXPECT_EQ(sums(layer.backward(layer.documents(99, 8192))), (Sums{FusedSums::scores, 99, 4}));
+  EXPECT_EQ(sums(layer.backward(layer.documents(3, 100000))), (Sums{FusedSums::ordered, 3, 1}));
+  const FusedParts documents = parts_of(layer.backward(layer.documents(99, 8192)), true);
+  EXPECT_EQ(documents.each.sums, FusedSums::ordered);
+  EXPECT_LE(documents.each.assumed_workspace(), kMostScores);
+  EXPECT_GT(2 * documents.each.assumed_workspace(), kMostScores);
+  EXPECT_EQ(documents.sequences, divide_up<std::int64_t>(99, documents.each.batch));
+  EXPECT_EQ(documents.groups, 1);
+  EXPECT_EQ(sums(layer.backward(layer.documents(99, 256))), (Sums{FusedSums::scores, 1, 1})) << "512 MiB";
   const FusedAttention ordered = parts_of(layer.backward(), true).each;
   EXPECT_EQ(ordered.assumed_workspace(), std::int64_t{131072} * 32 * (8 * 128 + 8));
   EXPECT_GT(parts_of(layer.backward(), false).each.assumed_workspace(), std::int64_t{128} << 30);

@@ -85,9 +85,9 @@ void attention_cached(const Context& ctx, const View& q, const View& k, const Vi
 /// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v.
 /// Errors as attention_forward. Deterministic for any number of threads, and on a GPU as the options say. Scratch: on
 /// the host about 2 T D floats per thread; on a device B T H floats and copies of dk and dv, or with cuDNN two bytes
-/// per score of as many heads as need 1 GiB. If one group of a sequence needs more, cuDNN 9.25 or newer on compute
+/// per score of as many heads as need 1 GiB. If all scores of the call need more, cuDNN 9.25 or newer on compute
 /// capability 9 sums dq in order, which needs 8 D + 8 bytes per head and position, as it does if deterministic is
-/// false; otherwise that group's scores are stored. With documents cuDNN needs B T H more floats, in both passes, and
+/// false; otherwise parts of at least one group of a sequence are computed one after the other. With documents cuDNN needs B T H more floats, in both passes, and
 /// as many scores as if all documents had the maximum length.
 ///
 /// Error on the host, with the symbols of attention_forward, with dp = dout v^T, ds = p (dp - sum out dout), and e the
