@@ -35,6 +35,7 @@ namespace {
 constexpr auto kSilence =
     std::chrono::milliseconds(30);  // of the host, after which the device works without being asked
 constexpr auto kPause = std::chrono::microseconds(100);  // when no stream gets on
+constexpr unsigned kSteps = 100;                         // after which streams change their order, on average
 constexpr int kDevices = 8;
 constexpr std::size_t kMemory = std::size_t{80} << 30;
 
@@ -208,7 +209,12 @@ class Device {
     for (const auto& s : streams_) all.push_back(s.get());
     all.push_back(&legacy_);
     if (order_ == Order::first) std::reverse(all.begin(), all.end());
-    if (order_ == Order::random) std::shuffle(all.begin(), all.end(), random_);
+    if (order_ == Order::random) {
+      // The order stays for a while, so that one stream gets far ahead of the others.
+      if (random_() % kSteps == 0) seed_ = random_();
+      std::mt19937 once(seed_);
+      std::shuffle(all.begin(), all.end(), once);
+    }
     return std::any_of(all.begin(), all.end(), [&](CUstream_st* s) { return !s->operations.empty() && run(*s, lock); });
   }
   bool run(CUstream_st& stream, std::unique_lock<std::mutex>& lock) {
@@ -246,6 +252,7 @@ class Device {
   const Order order_ = order_of(chosen_);
   const std::chrono::seconds patience_{number_of("FP8_DEVICE_PATIENCE", 60)};
   std::mt19937 random_{static_cast<unsigned>(std::atoi(chosen_.c_str()) * 64 + rank())};
+  std::mt19937::result_type seed_ = random_();
   std::mutex mutex_;
   std::condition_variable changed_, progressed_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;

@@ -5,7 +5,7 @@
 ///     the other streams run as far as they can: an operation that does not wait for its operands finds old ones.
 ///   - FP8_DEVICE_ORDER=last: the other streams run when the first one cannot: an operation that does not wait for the
 ///     result of another stream finds none.
-///   - FP8_DEVICE_ORDER=<number>: at random, by this seed and the rank. The default is 1.
+///   - FP8_DEVICE_ORDER=<number>: in random orders, by this seed and the rank. The default is 1.
 /// A device on which nothing gets on for FP8_DEVICE_PATIENCE seconds (60) fails. Nothing runs before the host waits for
 /// it, unless the host is silent for a while, as it is in MPI. New memory has no zeros. Where CUDA makes no promise,
 /// nothing is done: copies and fills of the legacy stream are not ordered with other streams.
