@@ -7,6 +7,7 @@
 #include "adapter.h"
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
+#include "fp8/linear/codes.h"
 #include "fp8/linear/observer.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -254,6 +255,12 @@ class Input {
                            activation_options(ctx, precision, from, cast, weight.known.x, multiplied ? View{} : amax,
                                               by_columns(precision)));
   }
+  // x that was cast before; all parts read the codes.
+  Input(const Context& ctx, const Weight& weight, const InputCodes& x, ContractionAxis contract)
+      : backward_(contract == ContractionAxis::first),
+        high_{},
+        fp8_(quant::from_bytes(ctx, x.bytes, x.format, contract, x.scale, x.inverse_scale,
+                               weight.precision.options.emulate)) {}
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
  private:
@@ -389,6 +396,59 @@ NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<P
 
 NeededAmaxes needed_amaxes(const Weight& weight) { return needed_amaxes(weight.precision, weight.parts, weight.known); }
 
+namespace {
+
+// y of all parts.
+void forward_parts(const Call& call, const Weight& weight, const Input& input, const View& x, const View& y) {
+  Observation observation(call, x);
+  for (const Operand& w : weight.operands) {
+    const device::Scope part_scope(*call.ctx.arena);
+    const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
+    const View part_y = y.columns(w.part.begin, w.part.end);
+    forward(call, input.of(w.part), w, bias, part_y);
+    observation.forward(input.of(w.part), w, bias.empty() ? part_y : View{});
+  }
+}
+
+const Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
+  return pass == Pass::backward ? recipe.wgrad.x : recipe.forward.x;
+}
+
+}  // namespace
+
+bool reads_codes(const Weight& weight, Pass pass, const View& amax) {
+  const LinearPrecision& precision = weight.precision;
+  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || observer_of(precision) != nullptr ||
+      !precision.column_factors.empty() || !weight.adapters.empty())
+    return false;
+  const auto reads = [pass](const Part& p) {
+    return p.fp8 && (pass == Pass::backward ? p.gemms.wgrad : p.gemms.forward);
+  };
+  return input_cast(*precision.recipe, pass).granularity == quant::Granularity::tensor &&
+         (has_scale(weight.known.x) || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
+}
+
+InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax) {
+  const LinearPrecision& precision = weight.precision;
+  InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
+                   weight.known.x.inverse_scale, input_cast(*precision.recipe, pass).format, rows.dtype};
+  if (!has_scale(weight.known.x)) {
+    codes.scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
+    codes.inverse_scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
+    quant::scales_from_amax(ctx, amax, {codes.format, precision.recipe->scale_rule, precision.options.power_of_2},
+                            codes.scale, codes.inverse_scale);
+  }
+  if (rows.shape[0] == 0) return codes;
+  calibrate(ctx, rows, weight.known.x);
+  quant::cast_to_bytes(ctx, rows, codes.format, codes.scale.as<float>(), codes.bytes, precision.options.counts);
+  return codes;
+}
+
+void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
+  const device::Scope scope(*ctx.arena);
+  forward_parts({ctx, engine, weight.precision, x.activation}, weight, {ctx, weight, x, ContractionAxis::last}, {}, y);
+}
+
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
              const StoredAmax& amax) {
   const device::Scope scope(*ctx.arena);
@@ -396,21 +456,16 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
     measure(ctx, weight, x, amax.value, use.skip_nan);
   const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
-  Observation observation(call, x);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
-  for (const Operand& w : weight.operands) {
-    const device::Scope part_scope(*ctx.arena);
-    const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
-    const View part_y = y.columns(w.part.begin, w.part.end);
-    forward(call, input.of(w.part), w, bias, part_y);
-    observation.forward(input.of(w.part), w, bias.empty() ? part_y : View{});
-  }
+  forward_parts(call, weight, input, x, y);
   for (const Adapter& adapter : weight.adapters) forward(ctx, engine, adapter, x, y);
 }
 
-void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
-              const Gradients& gradients, const KnownAmaxes& amaxes) {
-  const device::Scope scope(*ctx.arena);
+namespace {
+
+// Gradients with x for wgrad as `input`; x itself is empty if it came as codes.
+void backward_parts(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& input, const View& x,
+                    const View& dy, const Gradients& gradients, const KnownAmaxes& amaxes) {
   const Call call{ctx, engine, weight.precision, dy.dtype};
   const quant::Recipe& recipe = recipe_of(weight.precision);
   const bool want_dx = !gradients.dx.empty(), want_dw = !gradients.dw.empty();
@@ -420,7 +475,6 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   const View dx =
       sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
   const KnownScales& known = weight.known;
-  const Input input(ctx, weight, x, want_dw ? recipe.wgrad.x : Cast{}, ContractionAxis::first, amaxes.x);
   for (std::size_t p = 0; p < known.dy.size() && weight.precision.recipe == nullptr; ++p)
     calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), known.dy[p]);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, known.x);
@@ -448,6 +502,22 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   backward_adapters(ctx, engine, weight.adapters, x, dy, dx, gradients);
   if (sum_apart) ops::copy(ctx, dx, gradients.dx);
   if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
+}
+
+}  // namespace
+
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
+              const Gradients& gradients, const KnownAmaxes& amaxes) {
+  const device::Scope scope(*ctx.arena);
+  const Cast cast = gradients.dw.empty() ? Cast{} : recipe_of(weight.precision).wgrad.x;
+  backward_parts(ctx, engine, weight, {ctx, weight, x, cast, ContractionAxis::first, amaxes.x}, x, dy, gradients,
+                 amaxes);
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
+              const Gradients& gradients, const KnownAmaxes& amaxes) {
+  const device::Scope scope(*ctx.arena);
+  backward_parts(ctx, engine, weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes);
 }
 
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,

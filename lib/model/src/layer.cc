@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "experts.h"
+#include "fp8/linear/codes.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -62,6 +63,35 @@ ops::Amax recorded(const linear::Weight& weight, const View& amax) {
   return {amax, linear::needed_amaxes(weight).skip_nan};
 }
 
+// The codes of the rows of all ranks that divide linears, from those of this rank.
+linear::InputCodes gathered_codes(const Context& ctx, const LayerEnvironment& env, linear::InputCodes codes) {
+  const View all = allocate(ctx, DType::u8, {env.rows(), codes.bytes.shape[1]}, "scratch");
+  env.tensor->gather(ctx, codes.bytes, all);
+  codes.bytes = all;
+  return codes;
+}
+
+// A linear whose input is the rows of all ranks, of which this one has `own`. They travel as codes if the linear reads
+// nothing else; `amax` is that of all rows if its casts need one.
+void forward_gathered(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, const View& own,
+                      const View& y, const View& amax) {
+  if (env.tensor == nullptr || !linear::reads_codes(weight, linear::Pass::forward, amax))
+    return linear::forward(ctx, env.engine, weight, gathered(ctx, env, own), y, {amax, true});
+  const device::Scope scope(*ctx.arena);
+  const linear::InputCodes codes = linear::cast_rows(ctx, weight, linear::Pass::forward, own, amax);
+  linear::forward(ctx, env.engine, weight, gathered_codes(ctx, env, codes), y);
+}
+
+// Its gradients, for which the input is gathered again.
+void backward_gathered(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, const View& own,
+                       const View& dy, const linear::Gradients& gradients, const linear::KnownAmaxes& amaxes) {
+  if (env.tensor == nullptr || gradients.dw.empty() || !linear::reads_codes(weight, linear::Pass::backward, amaxes.x))
+    return linear::backward(ctx, env.engine, weight, gathered(ctx, env, own), dy, gradients, amaxes);
+  const device::Scope scope(*ctx.arena);
+  const linear::InputCodes codes = linear::cast_rows(ctx, weight, linear::Pass::backward, own, amaxes.x);
+  linear::backward(ctx, env.engine, weight, gathered_codes(ctx, env, codes), dy, gradients, amaxes);
+}
+
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
 void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {
   if (ctx.dry) return;
@@ -102,8 +132,7 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
                      const SavedActivations& saved, const View& out) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
-  linear::forward(ctx, env.engine, w.of(Slot::qkv), gathered(ctx, env, saved.n1), saved.qkv,
-                  {input_amax(env, w.of(Slot::qkv), LayerAmax::n1), true});
+  forward_gathered(ctx, env, w.of(Slot::qkv), saved.n1, saved.qkv, input_amax(env, w.of(Slot::qkv), LayerAmax::n1));
   const View q_part = saved.qkv.columns(0, h * d), k_part = saved.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
   env.forward_done(ctx, "self_attn.k_proj", k_part);
@@ -136,8 +165,7 @@ void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeight
   const std::int64_t f = env.config.intermediate_size;
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View h_amax = input_amax(env, down, LayerAmax::h);
-  linear::forward(ctx, env.engine, gate_up, gathered(ctx, env, saved.n2), saved.gate_up,
-                  {input_amax(env, gate_up, LayerAmax::n2), true});
+  forward_gathered(ctx, env, gate_up, saved.n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2));
   env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));
   env.forward_done(ctx, "mlp.up_proj", saved.gate_up.columns(f, 2 * f));
   ops::swiglu_forward(ctx, saved.gate_up, saved.h, recorded(down, h_amax));
@@ -200,9 +228,8 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
   const View partial = partial_of(ctx, env, d_n1);
-  linear::backward(ctx, env.engine, qkv, gathered(ctx, env, saved.n1), dqkv,
-                   gradients_to(partial, g, Slot::qkv, g.of(Slot::qkv_bias)),
-                   {input_amax(env, qkv, LayerAmax::n1), {}});
+  backward_gathered(ctx, env, qkv, saved.n1, dqkv, gradients_to(partial, g, Slot::qkv, g.of(Slot::qkv_bias)),
+                    {input_amax(env, qkv, LayerAmax::n1), {}});
   sum_partials(ctx, env, partial, {}, d_n1);
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
@@ -223,9 +250,9 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
   env.reduce_amax(ctx, d_gate_up_amax);
   const View partial = partial_of(ctx, env, d_n2);
-  linear::backward(ctx, env.engine, gate_up, gathered(ctx, env, saved.n2), saved.gate_up,
-                   gradients_to(partial, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
-                   {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
+  backward_gathered(ctx, env, gate_up, saved.n2, saved.gate_up,
+                    gradients_to(partial, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
+                    {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
   sum_partials(ctx, env, partial, {}, d_n2);
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }

@@ -123,13 +123,15 @@ class Formulas {
 
   void add_tensor_parallel() {
     const std::int64_t passes = r_ * shards_ * accumulation(), m = kGlobalBatch * kLength / passes;
-    std::int64_t exchanges = 4, amaxes = fp8() ? 11 * c_.num_hidden_layers - 1 : 0, shared = c_.hidden_size;
+    std::int64_t exchanges = 4, codes = 0, amaxes = fp8() ? 11 * c_.num_hidden_layers - 1 : 0, shared = c_.hidden_size;
     for (int l = 0; l < c_.num_hidden_layers; ++l) {
+      if (fp8()) codes += c_.is_sparse(l) ? 2 : 4;
       exchanges += c_.is_sparse(l) ? 5 : 10;
       shared += undivided(l);
     }
     const std::int64_t n = copies();
-    add("tp" + type(), passes * (t_ - 1) * exchanges * m * c_.hidden_size * bytes());
+    add("tp" + type(), passes * (t_ - 1) * (exchanges - codes) * m * c_.hidden_size * bytes());
+    add("tp_fp8", passes * (t_ - 1) * codes * m * c_.hidden_size);
     if (n > 1) add("tp" + type(), passes * c_.num_hidden_layers * (n - 1) * m * key_values() * bytes());
     add("tp_f32", passes * 2 * (t_ - 1) * (3 * m + amaxes) * 4);
     add("tp_f32", r_ * t_ * (t_ - 1) * shared * 4);
