@@ -11,26 +11,9 @@ namespace {
 using dtype::DType;
 
 Element element_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return Element::f32;
-    case DType::bf16:
-      return Element::bf16;
-    case DType::u8:
-    case DType::e4m3:
-    case DType::e5m2:
-      return Element::fp8;
-    case DType::f16:
-    case DType::f64:
-    case DType::e8m0:
-    case DType::u16:
-    case DType::u32:
-    case DType::u64:
-    case DType::i32:
-    case DType::i64:
-      break;
-  }
-  return Element::other;
+  if (type == DType::f32) return Element::f32;
+  if (type == DType::bf16) return Element::bf16;
+  return type == DType::u8 || dtype::is_fp8(type) ? Element::fp8 : Element::other;
 }
 
 }  // namespace
