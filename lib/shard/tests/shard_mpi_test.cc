@@ -133,12 +133,16 @@ TEST(Store, ATiedEmbeddingIsInTheFirstAndTheLastStage) {
   EXPECT_EQ(embedding.rows.count(), has ? p.rows() : 0);
   EXPECT_EQ(store.owns(p), world().rank() == 0);
   for (const StateTensor& t : state_tensors(store, state_kinds()))
-    if (t.parameter == 0) EXPECT_EQ(t.saved.count(), world().rank() == 0 ? p.rows() : 0) << t.name;
+    if (t.parameter == 0) {
+      EXPECT_EQ(t.saved.count(), world().rank() == 0 ? p.rows() : 0) << t.name;
+    }
   store.begin_micro_batch(0, 1);
   store.zero_gradients(kit.ctx);
   if (has) std::fill_n(embedding.gradient.as<float>(), embedding.gradient.size(), world().rank() == 0 ? 1.0f : 2.0f);
   store.finish_gradients(kit.ctx);
-  if (has) EXPECT_EQ(embedding.gradient.as<float>()[5], 3);
+  if (has) {
+    EXPECT_EQ(embedding.gradient.as<float>()[5], 3);
+  }
   double sum = 0;
   store.add_gradient_squares(kit.ctx, &sum);
   EXPECT_EQ(sum, 9.0 * static_cast<double>(p.size()));
