@@ -56,14 +56,14 @@ struct MicroBatch::State {
   Slot head_slot;                        // slot of that matrix
   std::int64_t vocabulary, logit_bytes;  // see head_block_rows()
   Recompute recompute;
-  bool saves;                               // whether forward saves activations for backward
-  device::PooledMemory memory;              // memory of tables, amaxes, hidden state and gradient
-  View gradient{};                          // [M, C]; in forward, scratch for the outputs of blocks; empty in inference
-  LayerInput next{};                        // hidden state: input of the next stage of forward
-  std::map<int, SavedLayer> layers{};       // by number
-  bool balanced = false;                    // whether env.balance is set
-  bool embedded = false, head_done = false; // whether forward began with the embedding, and backward with the head
-  std::span<const LayerCache> caches = {};  // keys and values of all layers, or empty
+  bool saves;                          // whether forward saves activations for backward
+  device::PooledMemory memory;         // memory of tables, amaxes, hidden state and gradient
+  View gradient{};                     // [M, C]; in forward, scratch for the outputs of blocks; empty in inference
+  LayerInput next{};                   // hidden state: input of the next stage of forward
+  std::map<int, SavedLayer> layers{};  // by number
+  bool balanced = false;               // whether env.balance is set
+  bool embedded = false, head_done = false;  // whether forward began with the embedding, and backward with the head
+  std::span<const LayerCache> caches = {};   // keys and values of all layers, or empty
 };
 
 }  // namespace fp8::model

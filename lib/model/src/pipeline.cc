@@ -92,8 +92,7 @@ std::vector<int> divide_layers(const UnitCosts& costs, int stages) {
   if (stages < 1 || stages > layers)
     throw Error(std::to_string(stages) + " stages of " + std::to_string(layers) + " layers, and each stage needs one");
   const StageSums sums(costs);
-  const double largest =
-      least(sums, stages, [](double before, double cost) { return std::max(before, cost); }).second;
+  const double largest = least(sums, stages, [](double before, double cost) { return std::max(before, cost); }).second;
   const double most = largest * (1 + 1e-9);  // sums of equal layers differ in their last bits
   const std::vector<std::size_t> firsts =
       least(sums, stages, [most](double before, double cost) {

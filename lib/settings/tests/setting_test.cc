@@ -47,10 +47,9 @@ std::unique_ptr<Config> read(Tool tool, cli::Arguments arguments) {
 
 // A value in the range of a flag, but not its default. A flag whose text has a form gets a text in that form.
 std::string sample(const cli::Flag& flag) {
-  const std::map<std::string, std::string> texts = {{"betas", "0.8,0.9"},  {"precision", "fp32"},
-                                                    {"profile", "2-3"},    {"fp8-gemms", "*up_proj=dgrad"},
-                                                    {"recipe", "rowwise"}, {"change", "lr"},
-                                                    {"stages", "2,3"}};
+  const std::map<std::string, std::string> texts = {
+      {"betas", "0.8,0.9"},  {"precision", "fp32"}, {"profile", "2-3"}, {"fp8-gemms", "*up_proj=dgrad"},
+      {"recipe", "rowwise"}, {"change", "lr"},      {"stages", "2,3"}};
   if (texts.contains(flag.name)) return texts.at(flag.name);
   if (flag.kind == FlagKind::choice)
     return flag.choices.back() == flag.default_text ? flag.choices.front() : flag.choices.back();

@@ -73,8 +73,8 @@ class Passes {
       if (actions_[k].backward) retire(actions_[k].micro_batch);
       arriving = std::move(next);
     }
-    wait(arriving, "send");
-    for (auto& [number, flight] : flights_) wait(flight.sending, "send");
+    await(arriving, "send");
+    for (auto& [number, flight] : flights_) await(flight.sending, "send");
     flights_.clear();
     model_.store.set_dropout({});
     times.total = seconds_since(first);
@@ -103,7 +103,7 @@ class Passes {
 
   void backward(int number) {
     Flight& f = flight(number);
-    wait(f.sending, "send");  // of the hidden state, whose memory is freed now
+    await(f.sending, "send");  // of the hidden state, whose memory is freed now
     model_.store.begin_micro_batch(number, passes_.count);
     model_.store.set_dropout(passes_.position(number));
     const device::Scope scope(model_.arena);
@@ -119,7 +119,7 @@ class Passes {
   // Frees micro-batches after backward. What the last one sends is awaited after the next one's backward.
   void retire(int number) {
     if (number > 0 && !stage_.begins()) {
-      wait(flight(number - 1).sending, "send");
+      await(flight(number - 1).sending, "send");
       flights_.erase(number - 1);
     }
     if (stage_.begins()) flights_.erase(number);
@@ -147,17 +147,17 @@ class Passes {
 
   // Waits for what an action receives.
   void receive(comm::Request& request, const StageAction& a) const {
-    if (model_.ctx.dry || (a.backward ? stage_.ends() : stage_.begins())) return wait(request, "send");
+    if (model_.ctx.dry || (a.backward ? stage_.ends() : stage_.begins())) return await(request, "send");
     watchdog::ProgressTable& progress = ranks_.progress();
     progress.set_contents((a.backward ? "gradient of micro-batch " : "input of micro-batch ") +
                           std::to_string(a.micro_batch + 1) + " from stage " +
                           std::to_string(stage_.number + (a.backward ? 1 : -1)) + " to stage " +
                           std::to_string(stage_.number));
-    wait(request, "receive");
+    await(request, "receive");
     progress.set_contents("");
   }
 
-  void wait(comm::Request& request, const char* name) const {
+  void await(comm::Request& request, const char* name) const {
     if (model_.ctx.dry || stage_.stages == 1) return;
     const device::Timer timer(model_.ctx, device::Work::communication, name, 0);
     request.wait();

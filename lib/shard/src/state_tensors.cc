@@ -50,7 +50,8 @@ void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
     std::vector<std::int64_t> shape{o.factors.shape[0]};
     if (o.factors.rank == 2) shape.push_back(o.factors.shape[1]);
     const std::string& name = source.table[static_cast<std::size_t>(o.number)].name;
-    add_whole(source.store->mesh().of_stage(), {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
+    add_whole(source.store->mesh().of_stage(),
+              {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
   }
 }
 

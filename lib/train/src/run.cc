@@ -150,9 +150,9 @@ void evaluate(RunState& state, const RunContext& run) {
   const std::int64_t round = c.batch_size * run.device.mesh().data_parts();
   const std::int64_t samples =
       c.eval_batches > 0 ? std::min(sampler.samples(), c.eval_batches * round) : sampler.samples();
-  const LossSum sum = evaluate_samples(state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
-                                       planned_forward(run.setup.model_spec, run.plan.logit_bytes, c.precision, state.model.store.stage()),
-                                       {});
+  const LossSum sum = evaluate_samples(
+      state.model, run.host_comm, sampler, {samples, c.batch_size, c.seq_length},
+      planned_forward(run.setup.model_spec, run.plan.logit_bytes, c.precision, state.model.store.stage()), {});
   json::Value record = eval_record(state.position.step, sum, c.precision, run.device.type());
   record.as_object().set("seconds", seconds_since(start));
   run.journal.emit(record);
@@ -320,9 +320,8 @@ void train_step(RunState& state, const RunContext& run) {
   StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr,
                       c.aux_loss,  c.z_loss};
   state.profiler.begin_step(state.position.step + 1);
-  const StepResult r =
-      run_step(env, c, *run.setup.sampler, state.batches, state.position,
-               run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
+  const StepResult r = run_step(env, c, *run.setup.sampler, state.batches, state.position,
+                                run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
   ++state.position.step;
   state.last_loss = r.loss;
   state.position.updates += r.skipped || r.masked ? 0 : 1;

@@ -258,9 +258,7 @@ model::Batch MicroBatches::on_host(std::int64_t i) const {
   return batch;
 }
 
-model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const {
-  return shard::on_device(ctx, on_host(i));
-}
+model::Batch MicroBatches::batch(const Context& ctx, std::int64_t i) const { return shard::on_device(ctx, on_host(i)); }
 
 model::Batch MicroBatches::batch(const Context& ctx, device::PooledMemory& memory, std::int64_t i) const {
   return shard::on_device(ctx, on_host(i), memory);

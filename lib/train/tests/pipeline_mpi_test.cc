@@ -93,17 +93,14 @@ TEST_P(Stages, AloneHaveTheBitsOfOneRank) {
   EXPECT_EQ(arena(several.end, "memory_used"), arena(several.run, "memory_plan"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Stages,
-                         testing::Values(Precision{"fp32", 4, model::Recompute::none},
-                                         Precision{"bf16", 1, model::Recompute::selective},
-                                         Precision{"tensorwise", 4, model::Recompute::full},
-                                         Precision{"current", 3, model::Recompute::none},
-                                         Precision{"delayed", 5, model::Recompute::none},
-                                         Precision{"rowwise", 2, model::Recompute::none},
-                                         Precision{"rowwise_with_gw_hp", 4, model::Recompute::selective},
-                                         Precision{"blockwise", 4, model::Recompute::none},
-                                         Precision{"mxfp8", 6, model::Recompute::none}),
-                         [](const auto& of) { return std::string(of.param.recipe); });
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, Stages,
+    testing::Values(Precision{"fp32", 4, model::Recompute::none}, Precision{"bf16", 1, model::Recompute::selective},
+                    Precision{"tensorwise", 4, model::Recompute::full}, Precision{"current", 3, model::Recompute::none},
+                    Precision{"delayed", 5, model::Recompute::none}, Precision{"rowwise", 2, model::Recompute::none},
+                    Precision{"rowwise_with_gw_hp", 4, model::Recompute::selective},
+                    Precision{"blockwise", 4, model::Recompute::none}, Precision{"mxfp8", 6, model::Recompute::none}),
+    [](const auto& of) { return std::string(of.param.recipe); });
 
 // A model and a way to divide a step.
 struct Way {

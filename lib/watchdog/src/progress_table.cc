@@ -122,8 +122,8 @@ ProgressTable::Snapshot ProgressTable::snapshot() const {
   }
   for (const PendingCollective& p : pending) {
     if (const Group* group = find(p.group))
-      s.pending.push_back({p, text_of(*group, p.number, p.name) + (contents_.empty() ? "" : ": " + contents_),
-                           group->members});
+      s.pending.push_back(
+          {p, text_of(*group, p.number, p.name) + (contents_.empty() ? "" : ": " + contents_), group->members});
   }
   return s;
 }

@@ -171,9 +171,10 @@ TEST(StallDetector, NamesTheContents) {
   job.wait(0);
   job.stop(1);
   job.run(100);
-  EXPECT_EQ(job.reports(),
-            "0: rank 1 did not answer in all-reduce 1: gradient of micro-batch 2 from stage 1 to stage 0 (step 17) within "
-            "10 s");
+  EXPECT_EQ(
+      job.reports(),
+      "0: rank 1 did not answer in all-reduce 1: gradient of micro-batch 2 from stage 1 to stage 0 (step 17) within "
+      "10 s");
 }
 
 // Ranks 1 and 2 wait for rank 3 in two groups, and the one that waits longer reports. The end of a job takes some time,

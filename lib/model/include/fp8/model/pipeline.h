@@ -27,9 +27,7 @@ struct StageRange {
   /// Whether the stage has the final norm and the head.
   bool ends() const { return number + 1 == stages; }
   /// Whether the stage has a unit of Parameter::unit.
-  bool has(int unit) const {
-    return unit == 0 ? begins() : unit > all_layers ? ends() : unit > first && unit <= last;
-  }
+  bool has(int unit) const { return unit == 0 ? begins() : unit > all_layers ? ends() : unit > first && unit <= last; }
 };
 
 /// The stage `number` of those with so many layers each.

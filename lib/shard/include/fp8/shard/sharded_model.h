@@ -76,9 +76,9 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch, device::Po
 
 /// Assembles `spec` dry on the device of `at` and runs a forward pass over a batch of the shape `evaluated`, a pass to
 /// the logits of one row of a batch of the shape `sampled`, unless it is empty, and, when training, forward and
-/// backward of micro-batches of the shape `trained` in the order of this rank's stage, without computing. Throws Error naming a GEMM or an attention that
-/// the library of the device does not offer. Host memory of a run on a GPU is not in the plan. The memory for a block
-/// of logits is that of plan_fitting(), whatever the spec says.
+/// backward of micro-batches of the shape `trained` in the order of this rank's stage, without computing. Throws Error
+/// naming a GEMM or an attention that the library of the device does not offer. Host memory of a run on a GPU is not in
+/// the plan. The memory for a block of logits is that of plan_fitting(), whatever the spec says.
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                        const BatchShape& evaluated, const BatchShape& sampled = {});
 

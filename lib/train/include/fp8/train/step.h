@@ -19,16 +19,16 @@ using tensor::View;
 
 /// Results of a step.
 struct StepResult {
-  double loss = 0;          ///< mean over the targets of the global batch, nats; NaN if all are masked
-  double grad_norm = 0;     ///< before clipping; NaN if all targets are masked
-  double lr = 0;            ///< used for the update
-  bool skipped = false;     ///< whether a value was not finite, so that nothing was updated
-  bool masked = false;      ///< all targets of the global batch are masked: nothing was computed or updated
-  bool replayed = false;    ///< computed twice with equal results
-  bool calibrated = false;  ///< amaxes were first recorded without FP8
-  gemm::Counts gemms;       ///< GEMMs of all ranks
-  quant::CastCounts casts;  ///< counts of casts of all ranks
-  comm::SentBytes sent;     ///< what all ranks sent to each other
+  double loss = 0;                 ///< mean over the targets of the global batch, nats; NaN if all are masked
+  double grad_norm = 0;            ///< before clipping; NaN if all targets are masked
+  double lr = 0;                   ///< used for the update
+  bool skipped = false;            ///< whether a value was not finite, so that nothing was updated
+  bool masked = false;             ///< all targets of the global batch are masked: nothing was computed or updated
+  bool replayed = false;           ///< computed twice with equal results
+  bool calibrated = false;         ///< amaxes were first recorded without FP8
+  gemm::Counts gemms;              ///< GEMMs of all ranks
+  quant::CastCounts casts;         ///< counts of casts of all ranks
+  comm::SentBytes sent;            ///< what all ranks sent to each other
   std::optional<double> bubble{};  ///< share of the passes in which ranks wait for other stages, if it was measured
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
   double seconds = 0, data_seconds = 0;
@@ -79,7 +79,7 @@ class MicroBatches {
   // Position in the step of the first sample of micro-batch i.
   std::int64_t first_sample(std::int64_t i) const { return (i * ranks_ + rank_) * sequences_; }
   std::int64_t count_, sequences_, length_;
-  std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;                // those of the samples that were read
+  std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;  // those of the samples that were read
   model::Batch on_host(std::int64_t i) const;
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
