@@ -84,7 +84,7 @@ std::vector<std::int32_t> read_counts(const Context& ctx, const LayerEnvironment
 // Rows of a layer that this rank's experts hold at a time.
 std::int64_t room_of(const LayerEnvironment& env) {
   const std::int64_t k = env.config.experts->per_token;
-  return env.exchange != nullptr ? expert_room(*env.exchange, k, env.own_rows()) : k * env.own_rows();
+  return env.exchange != nullptr ? expert_room(*env.exchange, k, env.most_own_rows()) : k * env.own_rows();
 }
 
 // Products of x and of the router's weight are exact in f32, also if both are bf16.
@@ -213,7 +213,7 @@ SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, d
   s.out = of_type(env.activation, {n, env.config.hidden_size});
   if (env.exchange == nullptr) return s;
   s.passes = std::make_shared<std::vector<ExpertPass>>();
-  s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, m)});
+  s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, env.most_own_rows())});
   s.rows = of_type(env.activation, {room_of(env), env.config.hidden_size});  // which would travel again
   return s;
 }
@@ -237,7 +237,7 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
   if (env.routing != nullptr) env.routing->routed(ctx, env.unit - 1, saved.routes, *saved.first);
   if (env.exchange != nullptr) {
-    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.own_rows())
+    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.most_own_rows())
                             : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
     forward_shared(ctx, env, w, x, saved);
   } else {

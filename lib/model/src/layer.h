@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "fp8/base/round.h"
 #include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
@@ -43,6 +44,8 @@ struct LayerEnvironment {
   std::int64_t own_rows() const {
     return tensor != nullptr ? tensor->first_row(rows(), tensor->rank() + 1) - first_own_row() : rows();
   }
+  // The rows of the rank with the most, from which ranks that share experts plan their passes alike.
+  std::int64_t most_own_rows() const { return tensor != nullptr ? divide_up(rows(), tensor->ranks()) : rows(); }
   // Amaxes that operations of this rank have recorded become those of all ranks that divide linears.
   void reduce_amax(const Context& ctx, const View& amax) const {
     if (tensor != nullptr && !amax.empty()) tensor->amax().reduce(ctx, amax);

@@ -388,8 +388,10 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
   for (std::int64_t round = 0; round < samples; round += batch * mesh.data_parts()) {
     const std::int64_t first = std::min(samples, round + mesh.data_index() * batch),
                        count = std::min(samples - first, batch);
-    // Weights are gathered from all ranks, so a rank without samples runs one that has no targets.
-    const std::int64_t rows = std::max<std::int64_t>(count, host_comm.size() > 1 ? 1 : 0);
+    // Weights are gathered from all ranks, so a rank without samples runs one that has no targets; and ranks that share
+    // experts plan their passes from equal numbers of rows.
+    const std::int64_t most = mesh.experts().size() > 1 ? std::min(samples - round, batch) : 1,
+                       rows = host_comm.size() > 1 ? std::max(count, most) : count;
     const bool counts = mesh.counts_samples();
     comm::agree(host_comm, [&] {
       const std::int64_t targets = read.read(sampler, first, count, rows);
@@ -416,9 +418,8 @@ LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_co
       gemms += planned_experts(model);
     }
     const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
-    if (!counts) continue;
-    sum.loss += sum_of(of_tokens);
-    if (each) each(first, count, of_tokens.data());
+    if (counts) sum.loss += sum_of(of_tokens);
+    if (each) each(first, counts ? count : 0, of_tokens.data());
   }
   model.store.record_amaxes(true);
   check_planned(host_comm, sum.gemms, gemms, "the evaluation");

@@ -164,7 +164,8 @@ struct EvaluationSize {
 };
 
 /// Called on every rank, round after round, with the index of the first sequence of this rank's part of the round,
-/// their number, and their losses [count, T]. Empty: no call.
+/// their number, and their losses [count, T]; of ranks that share samples, one has them, and the others none. Empty: no
+/// call.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 
 /// Evaluates sequences in file order. Delayed scales without a history are first calibrated on this rank's first batch,
