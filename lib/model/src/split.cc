@@ -162,4 +162,10 @@ std::int64_t grain_of(const Parameter& p) {
   return grain;
 }
 
+std::int64_t straddling_block(const Parameter& p, const quant::Recipe& recipe) {
+  const std::int64_t block = std::max(quant::block_extent(recipe.forward.w.granularity).along,
+                                      quant::block_extent(recipe.forward.x.granularity).along);
+  return block > 0 && grain_of(p) % block != 0 ? block : 0;
+}
+
 }  // namespace fp8::model

@@ -1,11 +1,14 @@
 // The list of state tensors, and their copy in host memory.
 #include "fp8/shard/state_tensors.h"
 
+#include "fp8/base/round.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/ops/norm.h"
 
 namespace fp8::shard {
 namespace {
+
+constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
 
 // The rows that a rank saves of those that it holds together with its replicas and with ranks that have a copy: each
 // saves a part.
@@ -43,15 +46,35 @@ void add_whole(const comm::Communicator& group, StateTensor t, std::vector<State
   tensors.push_back(std::move(t));
 }
 
+// The factors of rows or blocks of a parameter that ranks divide: those of its rows, or of its columns. `t` has the
+// shape of the whole along the other dimension.
+void add_divided(const ParameterStore& store, const model::Parameter& p, StateTensor t,
+                 std::vector<StateTensor>& tensors) {
+  const std::int64_t block = t.shape.size() > 1 ? kSquare : 1;
+  const auto axis = static_cast<std::size_t>(p.tensor_parallel_axis);
+  const std::int64_t first = (axis == 0 ? p.first_row() : p.first_col()) / block;
+  const RowRange own{first, first + t.shape[axis]};
+  t.shape[axis] = divide_up(p.whole[axis], block);
+  t.rows = axis == 0 ? own : RowRange{0, t.shape[0]};
+  if (axis == 1) t.columns = own;
+  const comm::Mesh& mesh = store.mesh();
+  const bool saves = mesh.shards().rank() == 0 && mesh.replicas().rank() == 0 && mesh.tensor().rank() % p.copies == 0;
+  t.saved = saves ? t.rows : RowRange{t.rows.begin, t.rows.begin};
+  tensors.push_back(std::move(t));
+}
+
 void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
   if (source.store == nullptr) return;
   for (const ParameterShard& o : source.store->shards()) {
     if (o.factors.empty()) continue;
-    std::vector<std::int64_t> shape{o.factors.shape[0]};
-    if (o.factors.rank == 2) shape.push_back(o.factors.shape[1]);
-    const std::string& name = source.table[static_cast<std::size_t>(o.number)].name;
-    add_whole(source.store->mesh().of_stage(),
-              {std::string(ckpt::kScales) + name, shape, o.number, true, {}, {}, o.factors}, tensors);
+    const model::Parameter& p = source.table[static_cast<std::size_t>(o.number)];
+    StateTensor t{std::string(ckpt::kScales) + p.name, {o.factors.shape[0]}, o.number, true, {}, {}, o.factors};
+    if (o.factors.rank == 2) t.shape.push_back(o.factors.shape[1]);
+    const bool one = o.factors.size() == 1 && o.factors.rank == 1;  // of the whole parameter
+    if (p.bounds.empty() || one || (o.factors.rank == 1 && p.tensor_parallel_axis == 1))
+      add_whole(source.store->mesh().of_stage(), std::move(t), tensors);
+    else
+      add_divided(*source.store, p, std::move(t), tensors);
   }
 }
 

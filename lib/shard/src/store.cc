@@ -131,11 +131,9 @@ linear::LinearPrecision ParameterStore::precision_of(const model::Parameter& p) 
     fp8.options.power_of_2 = options_.power_of_2.value_or(p.recipe->power_of_2);
   }
   if (tensor_ && !p.bounds.empty()) {
-    const std::int64_t block = std::max(quant::block_extent(fp8.recipe->forward.w.granularity).along,
-                                        quant::block_extent(fp8.recipe->forward.x.granularity).along);
     fp8.tensor_parallel = {&*tensor_, p.tensor_parallel_axis, p.first_col(),
                            p.tensor_parallel_axis == 1 ? p.whole.back() : 0,
-                           block > 0 && model::grain_of(p) % block != 0};
+                           model::straddling_block(p, *fp8.recipe) != 0};
   }
   return fp8;
 }

@@ -34,4 +34,7 @@ std::vector<Parameter> local_table(const hf::ModelConfig& config, std::vector<Pa
 /// The largest number that divides all first indices of blocks but 0; 0 if the parameter has one block.
 std::int64_t grain_of(const Parameter& p);
 
+/// Elements of a block of scales of the recipe, if the first index of a block of the parameter is inside one; else 0.
+std::int64_t straddling_block(const Parameter& p, const quant::Recipe& recipe);
+
 }  // namespace fp8::model
