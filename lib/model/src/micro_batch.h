@@ -44,7 +44,8 @@ struct MicroBatch::State {
   void head_blocks(Body&& body);
   ops::VocabularyPart part_of_vocabulary() const;
   void loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale, bool backward) const;
-  // Computes the logits [n, V] of n rows of the hidden state from row `first` on, and overwrites these rows.
+  // Computes the logits f32 [n, V] of n rows of the hidden state from row `first` on, and overwrites the state. V is
+  // the whole vocabulary, also on ranks that have a part of it.
   void logits_of(std::int64_t first, const View& logits);
 
   Context ctx;

@@ -179,10 +179,16 @@ void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const Vi
 void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t count = logits.shape[0];
-  const View x = next.x.rows(first, first + count), rstd = allocate(ctx, DType::f32, {count}, "activations");
   const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
-  final_norm(w, x, x, rstd);
-  linear::forward(ctx, env.engine, head_weight(w, home), x, logits);
+  const View x = env.tensor != nullptr ? next.x : next.x.rows(first, first + count);
+  final_norm(w, x, x, allocate(ctx, DType::f32, {x.shape[0]}, "activations"));
+  if (env.tensor == nullptr) return linear::forward(ctx, env.engine, head_weight(w, home), x, logits);
+  const View all = gathered(ctx, env, x), own = allocate(ctx, DType::f32, {count, env.config.vocab_size}, "scratch");
+  linear::forward(ctx, env.engine, head_weight(w, home), all.rows(first, first + count), own);
+  ops::zero(ctx, logits);
+  const std::int64_t token = env.tensor->first_token();
+  ops::copy(ctx, own, logits.columns(token, token + env.config.vocab_size));
+  env.tensor->total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
 }
 
 // Calls body(logits, first row, one past the last) for blocks of rows.

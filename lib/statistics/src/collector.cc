@@ -76,8 +76,8 @@ float unpacked(float scale) { return scale == kNanScale ? NAN : scale; }
 
 }  // namespace
 
-Collector::Collector(comm::Communicator& host_comm, CollectorOptions options)
-    : host_comm_(host_comm), options_(std::move(options)) {}
+Collector::Collector(const comm::Mesh& mesh, CollectorOptions options)
+    : mesh_(mesh), host_comm_(mesh_.all()), options_(std::move(options)) {}
 
 bool Collector::is_expert(int linear) const {
   return !options_.experts.empty() && options_.experts.at(static_cast<std::size_t>(linear)) != 0;
@@ -105,12 +105,47 @@ void Collector::observe(const linear::Call& call, const linear::ObservedGemm& ge
   if (linear < 0 || !observes(linear, call.ctx.dry) || gemm.b_source.empty()) return;
   const bool wgrad = gemm.role == GemmRole::wgrad;
   const Operand first = gemm.role == GemmRole::forward ? Operand::input : Operand::grad_output;
-  add_operand(call, {linear, gemm.role, first}, gemm.a, gemm.a_source, gemm.repeats_input);
+  const linear::Part& part = gemm.weight.part;
+  add_operand(call, {linear, gemm.role, first}, part, gemm.a, gemm.a_source, gemm.repeats_input);
   // With one FP8 copy of a weight, dgrad casts no weight.
   if (wgrad || gemm.weight.folded.empty())
-    add_operand(call, {linear, gemm.role, wgrad ? Operand::input : Operand::weight}, gemm.b, gemm.b_source,
+    add_operand(call, {linear, gemm.role, wgrad ? Operand::input : Operand::weight}, part, gemm.b, gemm.b_source,
                 gemm.repeats_input);
   add_product(call, gemm);
+}
+
+// Reduces over the ranks that have other samples and the same parts of linears.
+void Collector::sum_over_data(std::span<float> values, comm::Reduce operation) const {
+  if (mesh_.tensor().size() == 1) return host_comm_.all_reduce(values, operation);
+  mesh_.shards().all_reduce(values, operation);
+  mesh_.replicas().all_reduce(values, operation);
+}
+
+// Whether this rank is the first of those of tensor parallelism that have the same rows of a weight: key and value
+// heads, of which each is then on equally many ranks.
+bool Collector::first_copy(const linear::Call& call, const linear::Part& part) const {
+  const linear::TensorParallel& tp = call.precision.tensor_parallel;
+  if (tp.ranks == nullptr || tp.axis != 0 || part.whole_rows == 0) return true;
+  const std::int64_t copies = mesh_.tensor().size() * (part.end - part.begin) / part.whole_rows;
+  return copies <= 1 || mesh_.tensor().rank() % copies == 0;
+}
+
+// Of a weight whose rows are divided, the rows of the weight and the columns of dy are, and all ranks have x; of one
+// whose columns are divided, the columns of the weight and of x are, and all ranks have dy. A scale for all rows or
+// columns of which a rank has some is that of every rank.
+Collector::Share Collector::share_of(const linear::Call& call, const linear::Part& part, Operand operand,
+                                     const quant::Quantized& q) const {
+  const linear::TensorParallel& tp = call.precision.tensor_parallel;
+  const bool weight = operand == Operand::weight;
+  if (tp.ranks == nullptr || mesh_.tensor().size() == 1)
+    return {!weight || is_expert(part.number) || part.number % host_comm_.size() == host_comm_.rank()};
+  const bool leads = mesh_.tensor().rank() == 0;
+  if (operand == (tp.axis == 0 ? Operand::input : Operand::grad_output)) return {leads};
+  const bool rows = weight && tp.axis == 0;  // are divided, else columns
+  const bool shared = q.granularity == Granularity::tensor ||
+                      (q.granularity == Granularity::row && (q.contract == ContractionAxis::first) == rows);
+  const bool mine = !weight || part.number % mesh_.data_parts() == mesh_.data_index();
+  return {mine && first_copy(call, part), shared && !leads};
 }
 
 // The scales of a cast. Scales of columns of an activation, whose rows the ranks share, are computed from the amaxes of
@@ -125,7 +160,7 @@ ScaleGrid Collector::scales(const linear::Call& call, const quant::Quantized& q,
   if (call.ctx.dry) return {};
   quant::amax(call.ctx, source, Granularity::row, ContractionAxis::first, amaxes);
   std::vector<float> values = tensor::to_host<float>(call.ctx, amaxes);
-  host_comm_.all_reduce(std::span<float>(values), comm::Reduce::amax);
+  sum_over_data(values, comm::Reduce::amax);
   for (float& v : values) v = quant::scale_by_rule(rule, v, dtype::max_of(q.format), call.precision.options.power_of_2);
   return column_scales(std::move(values), source.shape[0]);
 }
@@ -139,8 +174,8 @@ bool Collector::shares_scales(const linear::Call& call, const quant::Quantized& 
   return combined && (q.granularity == Granularity::tensor || columns);
 }
 
-void Collector::add_operand(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source,
-                            bool repeats) {
+void Collector::add_operand(const linear::Call& call, const Use& use, const linear::Part& part,
+                            const quant::Quantized& q, const View& source, bool repeats) {
   const Key key{use.linear, use.operand, q.format, q.granularity,
                 for_both_axes(q.granularity) ? ContractionAxis::last : q.contract};
   uses_.emplace(use, key);
@@ -149,8 +184,8 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const quan
   if (entry.owner != use.gemm || entry.complete) return;
   entry.complete = weight;
   entry.shared_scales = !weight && shares_scales(call, q);
-  if (weight && !is_expert(use.linear) && use.linear % host_comm_.size() != host_comm_.rank())
-    return;  // another rank measures it
+  const Share share = share_of(call, part, use.operand, q);
+  if (!share.measures) return;  // another rank does
   if (input && !repeats) last_input_.reset();
   if (input && last_input_ && !options_.groups) {
     entry.figures += *last_input_;
@@ -160,7 +195,8 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const quan
   std::vector<std::byte> memory;
   const View x = on_host(call.ctx, source, memory);
   if (call.ctx.dry) return;
-  const Figures figures = measure(x, grid, q.format);
+  Figures figures = measure(x, grid, q.format);
+  if (share.repeats) figures.scales = 0;
   entry.figures += figures;
   if (input) last_input_ = figures;
   if (!options_.groups) return;
@@ -193,15 +229,18 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
   engine_.matmul(ctx, high(same ? a : as_f32(ctx, a), wgrad), high(same ? b : as_f32(ctx, b), forward), reference, {});
   if (ctx.dry) return;
   std::vector<float> is = tensor::to_host<float>(ctx, product), wanted = tensor::to_host<float>(ctx, reference);
-  // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has. Ranks
-  // without rows of an expert would not take part in a sum.
+  // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has, or terms of
+  // these. Ranks without rows of an expert would not take part in a sum.
+  const linear::TensorParallel& tp = call.precision.tensor_parallel;
   const bool shared = wgrad && host_comm_.size() > 1 && !is_expert(gemm.weight.part.number);
-  if (shared) {
-    host_comm_.all_reduce(std::span<float>(is), comm::Reduce::sum);
-    host_comm_.all_reduce(std::span<float>(wanted), comm::Reduce::sum);
+  const bool term = tp.ranks != nullptr && gemm.role == (tp.axis == 0 ? GemmRole::dgrad : GemmRole::forward);
+  for (std::vector<float>* values : {&is, &wanted}) {
+    if (shared) sum_over_data(*values, comm::Reduce::sum);
+    if (term) mesh_.tensor().all_reduce(std::span<float>(*values), comm::Reduce::sum);
   }
   Squares& squares = products_[{gemm.weight.part.number, gemm.role}];
-  if (shared && !comm::is_writer(host_comm_)) return;
+  if (shared && mesh_.data_index() != 0) return;
+  if (term ? mesh_.tensor().rank() != 0 : !first_copy(call, gemm.weight.part)) return;
   double error = 0, size = 0;
   const float *const p = is.data(), *const w = wanted.data();
   const std::size_t n = is.size();
@@ -244,6 +283,7 @@ void Collector::unite() {
       entry.shared_scales = one.shared_scales;
       entry.shared_groups = one.shared_groups;
       if (!known.contains(one.key)) entry.leads = static_cast<int>(rank) == host_comm_.rank();
+      if (!is_expert(one.key.linear)) entry.leads = mesh_.data_index() == 0;  // each of these has parts of its own
       of_rank.insert(one.key);
       if (one.key.operand != Operand::weight || entry.leads || !is_expert(one.key.linear)) continue;
       entry.figures = {};

@@ -541,7 +541,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     std::optional<statistics::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
       setup.model_spec.store.fp8.observer =
-          &collector.emplace(host_comm, collector_options(setup.model_spec.table, {}, false));
+          &collector.emplace(mesh, collector_options(setup.model_spec.table, {}, false));
     const bool done = setup.position.step >= setup.last_step;
     comm::agree(host_comm, [&] {
       if (!done) check_gradients(setup);

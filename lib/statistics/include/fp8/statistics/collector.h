@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "fp8/comm/comm.h"
+#include "fp8/comm/mesh.h"
 #include "fp8/linear/observer.h"
 #include "fp8/statistics/figures.h"
 
@@ -63,15 +64,18 @@ struct CollectorOptions {
 /// The collector of one rank. It is active from its construction on, so that a dry run plans its memory.
 class Collector final : public linear::Observer {
  public:
-  /// `host_comm`, which moves host memory, outlives this.
-  Collector(comm::Communicator& host_comm, CollectorOptions options);
+  /// The ranks of `mesh`, which move host memory, outlive this.
+  Collector(const comm::Mesh& mesh, CollectorOptions options);
+  /// The same of ranks that each have other samples.
+  Collector(comm::Communicator& host_comm, CollectorOptions options) : Collector(comm::Mesh(host_comm), options) {}
 
   /// Discards what was collected, and becomes active.
   void begin();
   /// Ends the activity and returns the figures, the same on every rank: counts and sums of all ranks; amaxes and scales
   /// are the largest and smallest. A weight is whole on every rank and counts once, and so do scales that all ranks
-  /// share. An expert is observed by the ranks that have rows of it, and if there are none it has no figures; its wgrad
-  /// is the product of each rank's rows. Collective.
+  /// share. Of what ranks of tensor parallelism divide, each element counts once, and so does what they all have; the
+  /// product of terms that they sum is the sum. An expert is observed by the ranks that have rows of it, and if there
+  /// are none it has no figures; its wgrad is the product of each rank's rows. Collective.
   Results end();
   /// Ends the activity.
   void pause() { active_ = false; }
@@ -104,23 +108,32 @@ class Collector final : public linear::Observer {
     Operand operand;
     auto operator<=>(const Use&) const = default;
   };
+  // What tensor parallelism leaves to this rank.
+  struct Share {
+    bool measures = true;  // whether this rank measures its part of an operand, which no other rank has
+    bool repeats = false;  // whether the scales of that part are those of another rank's
+  };
   struct Squares {
     double error = 0, reference = 0;
   };
 
-  void add_operand(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source,
-                   bool repeats);
+  void add_operand(const linear::Call& call, const Use& use, const linear::Part& part, const quant::Quantized& q,
+                   const View& source, bool repeats);
   bool shares_scales(const linear::Call& call, const quant::Quantized& q) const;
   ScaleGrid scales(const linear::Call& call, const quant::Quantized& q, const View& source, Operand operand) const;
   View product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows, std::int64_t cols);
   void add_product(const linear::Call& call, const linear::ObservedGemm& gemm);
   bool is_expert(int linear) const;
+  Share share_of(const linear::Call& call, const linear::Part& part, Operand operand, const quant::Quantized& q) const;
+  bool first_copy(const linear::Call& call, const linear::Part& part) const;
+  void sum_over_data(std::span<float> values, comm::Reduce operation) const;
   bool observes(int linear, bool dry) const;
   void unite();
   void reduce();
   void reduce_groups();
 
-  comm::Communicator& host_comm_;
+  comm::Mesh mesh_;
+  comm::Communicator& host_comm_;  // all ranks
   CollectorOptions options_;
   gemm::Engine engine_;
   bool active_ = true;
