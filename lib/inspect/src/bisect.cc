@@ -164,7 +164,7 @@ settings::InspectConfig config_of(const settings::InspectConfig& config, const s
 // One pass under the settings of `setup`; calls `done` with the model after it. Returns the mean loss. Collective.
 template <class Done>
 double observed_pass(const RecipeSetup& setup, const Inspection& all, PassObserver& observer, Done&& done) {
-  const train::DeviceSetup device(setup.config.device, setup.eval.precision, comm::Mesh(all.host_comm));
+  const train::DeviceSetup device(setup.config.device, setup.eval.precision, all.mesh);
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.observer = &observer;
   InspectedModel inspected(setup, all, device, spec, nullptr);

@@ -69,6 +69,18 @@ void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint
   if (!any && !config.routes.empty()) throw Error(cli::flag_name("routes") + ": " + config.model + " has no experts");
 }
 
+// Throws Error for settings of the mesh that do not fit the model, and for what needs whole linears on a rank.
+void check_mesh(const settings::InspectConfig& c, const ckpt::Checkpoint& checkpoint) {
+  settings::check_expert_parallel(c, hf::parse_config(checkpoint.config(), checkpoint.path()));
+  for (const auto& [name, wanted] : {std::pair("blocks", c.blocks),
+                                     {"routes", !c.routes.empty()},
+                                     {"sensitivity", c.sensitivity},
+                                     {"recommend", c.recommend.has_value()},
+                                     {"bisect", c.bisection.has_value()}})
+    for (const auto& [dimension, ranks] : {std::pair("tp", c.tp), {"ep", c.ep}})
+      if (wanted && ranks > 1) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name(dimension));
+}
+
 // The amaxes of all ranks, through the communicator of the device.
 class RankAmaxes final : public linear::AmaxReducer {
  public:
@@ -91,7 +103,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   if (codes && device.type() != device::DeviceType::host)
     throw comm::AgreedError(
         config.model + ": holds FP8 codes, which are inspected on a CPU only: " + cli::flag_name("device") + " cpu");
-  statistics::Collector collector(all.host_comm, train::collector_options(table, config.layers, config.blocks));
+  statistics::Collector collector(all.mesh, train::collector_options(table, config.layers, config.blocks));
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.observer = &collector;
   Activity activity(all.journal, static_cast<int>(spec.config.num_hidden_layers));
@@ -118,7 +130,7 @@ bool inspect_recipe(const settings::InspectConfig& config, const Inspection& all
                     std::optional<ChosenExperts>& reference) {
   const RecipeSetup setup = resolve(config, all);
   comm::agree(all.host_comm, [&] { train::observed_linears(setup.eval.model_spec.table, config.layers); });
-  const train::DeviceSetup device(config.device, setup.config.precision, comm::Mesh(all.host_comm));
+  const train::DeviceSetup device(config.device, setup.config.precision, all.mesh);
   if (!config.routes.empty() && !reference) reference = chosen_for_reference(config, all);
   measure_operands(setup, all, device, reference ? &*reference : nullptr);
   if (!config.sensitivity && !config.recommend) return true;
@@ -140,6 +152,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
     if (config.recommend && comm::is_writer(host_comm)) check_recommendation(config, checkpoint);
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
     check_experts(config, checkpoint);
+    check_mesh(config, checkpoint);
     recipes = settings::fitting_recipes(config, checkpoint, notes);
     if (config.bisection) {
       notes = notes_of_sides(config, checkpoint, *tokens);
@@ -154,9 +167,10 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
     notes.push_back(settings::note_of_unused(setup.precision, used));
   });
   settings::check_same_on_all_ranks(host_comm, shared);
+  const comm::Mesh mesh = train::mesh_of(config, host_comm, "fp8-inspect");
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
-  const Inspection all{host_comm, journal, checkpoint, *tokens};
+  const Inspection all{host_comm, mesh, journal, checkpoint, *tokens};
   bool left = !config.bisection || bisect(config, all);
   std::optional<ChosenExperts> reference;
   for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {

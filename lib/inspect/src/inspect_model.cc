@@ -59,10 +59,12 @@ RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all
     settings::check_some_fp8(s.eval.model_spec.table, s.config.precision, true);
     check_gemms_change(config, s.eval.model_spec.table);
     s.eval.model_spec.store.updates = false;
-    const std::int64_t wanted = config.batch_size * all.host_comm.size();
+    const std::int64_t wanted = config.batch_size * all.mesh.data_parts();
     s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);
     check_enough(config, s, wanted);
     check_sequences(config, wanted);
+    settings::check_tensor_statistics(config.tp, s.config.precision, config.batch_size * s.eval.length,
+                                      s.eval.model_spec.config, s.eval.model_spec.table);
     s.shape = {config.batch_size, s.eval.length, s.sampler->bounds(config.batch_size)};
   });
   return s;
@@ -84,6 +86,7 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
   });
   if (const auto damage = train::load_model(*model, host_comm, all.checkpoint, config.precision))
     throw comm::AgreedError(*damage);
+  if (!device.mesh().counts_samples()) totals = {};
   for (std::int64_t* sum : {&totals.targets, &totals.tokens})
     host_comm.all_reduce(std::span<std::int64_t>(sum, 1), comm::Reduce::sum);
   if (totals.targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");

@@ -19,6 +19,7 @@ using tensor::View;
 // The objects that all recipes share. References outlive them.
 struct Inspection {
   comm::Communicator& host_comm;
+  const comm::Mesh& mesh;  // all ranks of host_comm
   state::Journal& journal;
   const ckpt::Checkpoint& checkpoint;
   const data::TokenFile& tokens;

@@ -28,7 +28,7 @@ ChosenExperts chosen_in(const std::string& name, settings::InspectConfig config,
   config.routes = name;
   config.precision = settings::precision_of_routes(config);
   RecipeSetup setup = resolve(config, all);
-  const train::DeviceSetup device(config.device, setup.config.precision, comm::Mesh(all.host_comm));
+  const train::DeviceSetup device(config.device, setup.config.precision, all.mesh);
   Activity activity(all.journal, static_cast<int>(setup.eval.model_spec.config.num_hidden_layers));
   activity.begin("routes in " + name);
   setup.eval.model_spec.observer = &activity;

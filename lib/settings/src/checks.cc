@@ -94,39 +94,76 @@ void check_statistics(const RunConfig& c) {
                 cli::flag_name("fuse-projections") + " does not compute");
 }
 
+void check_expert_parallel(const Config& c, const hf::ModelConfig& model) {
+  if (c.ep == 1) return;
+  if (!model.experts) throw Error(cli::flag_name("ep") + ": " + c.model + " has no experts");
+  if (c.ep > model.experts->count)
+    throw Error(cli::flag_name("ep") + " " + std::to_string(c.ep) + ": " + c.model + " has " +
+                std::to_string(model.experts->count) + " experts, and each part needs one");
+}
+
 void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
-  if (model.experts) {
-    if (c.ep > model.experts->count)
-      throw Error(cli::flag_name("ep") + " " + std::to_string(c.ep) + ": " + c.model + " has " +
-                  std::to_string(model.experts->count) + " experts, and each part needs one");
-    return;
+  check_expert_parallel(c, model);
+  for (const auto& [name, wanted] : {std::pair("aux-loss", c.aux_loss > 0), {"z-loss", c.z_loss > 0}})
+    if (wanted && !model.experts) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
+}
+
+namespace {
+
+constexpr std::int64_t kFewestSampled = 16;  // rows of a pass that samples text, at least
+
+// Throws Error for stored codes of which a block with one scale is on several ranks. `table` is that of a rank.
+void check_blocks_of_codes(const std::vector<model::Parameter>& table, const quant::Recipe* recipe) {
+  for (const model::Parameter& p : table) {
+    if (recipe == nullptr || !dtype::is_fp8(p.stored) || p.bounds.empty()) continue;
+    const std::int64_t block = model::straddling_block(p, *recipe);
+    if (block != 0)
+      throw Error(p.name + " is stored as FP8 codes, of which blocks of " + std::to_string(block) +
+                  " elements would be on several ranks");
   }
-  for (const auto& [name, wanted] : {std::pair("ep", c.ep > 1), {"aux-loss", c.aux_loss > 0}, {"z-loss", c.z_loss > 0}})
-    if (wanted) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
+}
+
+}  // namespace
+
+void check_tensor_statistics(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
+                             const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
+  check_tensor_parallel(tp, precision, rows, model, table);
+  const quant::Recipe* const usual = precision.recipe_or_null();
+  if (tp == 1 || usual == nullptr) return;
+  for (const model::Parameter& p : model::local_table(model, table, {0, static_cast<int>(tp), usual})) {
+    if (!p.fp8 || p.bounds.empty()) continue;
+    const std::int64_t block = model::straddling_block(p, p.recipe != nullptr ? *p.recipe : *usual);
+    if (block != 0)
+      throw Error(cli::flag_name("tp") + " " + std::to_string(tp) + ": blocks of " + std::to_string(block) +
+                  " elements of " + p.name + " are on several ranks, so that there are no statistics of them");
+  }
 }
 
 void check_tensor_parallel(const RunConfig& c, const hf::ModelConfig& model,
                            const std::vector<model::Parameter>& table) {
-  if (c.tp == 1) return;
-  const std::string tp = cli::flag_name("tp"), what = tp + " " + std::to_string(c.tp) + ": ";
-  for (const auto& [name, wanted] :
-       {std::pair("tensor-stats-every", c.stats_every > 0), {"sample-every", c.sample_every > 0}})
-    if (wanted) throw Error(cli::flag_name(name) + ": not with " + tp);
-  for (const model::Parameter& p : table)
-    if (!p.trainable && dtype::is_fp8(p.stored))
-      throw Error(what + p.name + " is stored as FP8 codes, which it does not divide");
-  if (c.batch_size * c.seq_length < c.tp || (!c.eval_data.empty() && c.seq_length < c.tp))
-    throw Error(what + "a micro-batch has fewer tokens than that");
+  // The last batch of an evaluation may have one sequence.
+  const std::int64_t rows = c.eval_data.empty() ? c.batch_size * c.seq_length : c.seq_length;
+  const std::int64_t fewest = c.sample_every > 0 ? std::min(rows, kFewestSampled) : rows;
+  check_tensor_parallel(c.tp, c.precision, fewest, model, table);
+  if (c.stats_every > 0) check_tensor_statistics(c.tp, c.precision, fewest, model, table);
+}
+
+void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
+                           const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
+  if (tp == 1) return;
+  const std::string what = cli::flag_name("tp") + " " + std::to_string(tp) + ": ";
+  if (rows < tp) throw Error(what + "a micro-batch has fewer tokens than that");
   const auto reason = [&](std::int64_t ranks) -> std::string {
     try {
-      model::check_tensor_parallel(model, table, {0, static_cast<int>(ranks), c.precision.recipe_or_null()});
+      check_blocks_of_codes(model::local_table(model, table, {0, static_cast<int>(ranks), precision.recipe_or_null()}),
+                            precision.recipe_or_null());
     } catch (const Error& e) {
       return e.what();
     }
     return "";
   };
-  if (const std::string found = reason(c.tp); !found.empty())
-    throw Error(what + found + nearest_values("tp", c.tp, model.num_attention_heads, [&](std::int64_t ranks) {
+  if (const std::string found = reason(tp); !found.empty())
+    throw Error(what + found + nearest_values("tp", tp, model.num_attention_heads, [&](std::int64_t ranks) {
                   return reason(ranks).empty();
                 }));
 }

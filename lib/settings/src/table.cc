@@ -372,16 +372,18 @@ void add_sharding(Rows& rows) {
   using model::Recompute;
   add(rows, "Sharding and memory", kStep, Resume::free,
       {whole("dp-replicate", "1", 1, "copies of the sharded parameters, each for a part of the samples",
-             &R::dp_replicate),
+             &C::dp_replicate)
+           .in(kAll),
        whole("dp-shard", "", 1,
              "parts of the samples of a copy, and of its parameters [all ranks / --dp-replicate / --tp / --pp]",
-             &R::dp_shard),
-       whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &R::tp),
-       whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &R::pp),
+             &C::dp_shard),
+       whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &C::tp).in(kAll),
+       whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &C::pp),
        text("stages", "N,...", "with --pp: layers of each stage [as even as FLOPs allow]")
            .is(FlagKind::list)
            .reads(read_stages, stages_of),
-       whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &R::ep),
+       whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &C::ep)
+           .in(kAll),
        real("expert-rows", "2", 1, 1e6,
             "with --ep: rows that a layer's experts hold on a rank, as a multiple of the mean; more run in passes",
             &R::expert_rows),

@@ -15,7 +15,8 @@ constexpr const char* kFits = "no error";
 struct Divided {
   std::int64_t heads = 6, key_value_heads = 2, intermediate = 96, vocabulary = 64;
   std::string recipe{};  // empty: bf16
-  bool codes = false;    // the weights are FP8 codes, beside which adapters are trained
+  bool codes = false;    // the weights of `slot` are FP8 codes, beside which adapters are trained
+  model::Slot slot = model::Slot::down;
 
   std::string refusal(std::int64_t tp, const std::function<void(RunConfig&)>& change = {}) const {
     hf::ModelConfig model = small_model();
@@ -31,7 +32,7 @@ struct Divided {
       model::assign_precisions(table, rules);
     }
     for (model::Parameter& p : table)
-      if (codes && p.slot == model::Slot::down) p.trainable = false, p.stored = dtype::DType::e4m3;
+      if (codes && p.slot == slot) p.trainable = false, p.stored = dtype::DType::e4m3;
     if (change) change(c);
     return error_of([&] { check_tensor_parallel(c, model, table); });
   }
@@ -59,15 +60,33 @@ TEST(TensorParallel, ARankNeedsABlockOfTheIntermediateSizeAndOfTheVocabulary) {
             "--tp 4: the vocabulary of 3 has only 3 blocks of 1; --tp 2 fits");
 }
 
-TEST(TensorParallel, SettingsThatNeedWholeLinearsAreNamed) {
-  EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.stats_every = 5; }), "--tensor-stats-every: not with --tp");
-  EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), "--sample-every: not with --tp");
-  EXPECT_EQ(Divided{}.refusal(1, [](RunConfig& c) { c.stats_every = 5, c.sample_every = 5; }), kFits);
+TEST(TensorParallel, ARankNeedsARow) {
+  EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), kFits);
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.batch_size = 1, c.seq_length = 1; }),
             "--tp 2: a micro-batch has fewer tokens than that");
-  EXPECT_EQ(Divided{.codes = true}.refusal(2),
-            "--tp 2: model.layers.0.mlp.down_proj.weight is stored as FP8 codes, which it does not divide");
-  EXPECT_EQ(Divided{.codes = true}.refusal(1), kFits);
+  const Divided many{.heads = 32, .key_value_heads = 32, .intermediate = 512, .vocabulary = 512};
+  EXPECT_EQ(many.refusal(32, [](RunConfig& c) { c.sample_every = 5; }),
+            "--tp 32: a micro-batch has fewer tokens than that");
+}
+
+TEST(TensorParallel, BlocksThatNoRankHasAloneHaveNoStatistics) {
+  const auto measured = [](RunConfig& c) { c.stats_every = 5; };
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "rowwise"}.refusal(2, measured)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2, measured)),
+            "--tp 2: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that "
+            "there are no statistics of them");
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(1, measured)), kFits);
+}
+
+TEST(TensorParallel, StoredCodesOfABlockStayOnARank) {
+  EXPECT_EQ((Divided{.recipe = "tensorwise", .codes = true}.refusal(2)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .intermediate = 512, .recipe = "blockwise", .codes = true}.refusal(2)), kFits);
+  EXPECT_EQ(
+      (Divided{.heads = 32, .intermediate = 512, .recipe = "blockwise", .codes = true, .slot = model::Slot::o}.refusal(
+          4)),
+      "--tp 4: model.layers.0.self_attn.o_proj.weight is stored as FP8 codes, of which blocks of 128 elements "
+      "would be on several ranks; --tp 2 fits");
 }
 
 }  // namespace

@@ -61,6 +61,8 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
     settings::EvalConfig one = config;
     one.precision = settings::precision_under(config, recipe);
     ModelSetup& setup = setups.emplace_back(resolve_model(one, checkpoint, tokens));
+    settings::check_tensor_parallel(config.tp, setup.precision, setup.length, setup.model_spec.config,
+                                    setup.model_spec.table);
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     for (const std::string& note : setup.notes) add(note);
@@ -123,6 +125,10 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
+    settings::check_expert_parallel(config, hf::parse_config(checkpoint.config(), checkpoint.path()));
+  });
+  const comm::Mesh mesh = mesh_of(config, host_comm, "fp8-eval");
+  comm::agree(host_comm, [&] {
     setups = resolve_models(config, checkpoint, *tokens, notes);
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setups.front().length, 1, config.documents);
     for (std::string& note : settings::document_notes(*tokens, *sampler)) notes.push_back(std::move(note));
@@ -133,7 +139,7 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
     if (!note.empty()) journal.note(note);
   const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};
   for (const ModelSetup& setup : setups) {
-    const DeviceSetup device(config.device, setup.precision, comm::Mesh(host_comm));
+    const DeviceSetup device(config.device, setup.precision, mesh);
     if (!device.note().empty() && &setup == &setups.front()) journal.note(device.note());
     evaluate_model(evaluation, setup, device);
   }

@@ -10,6 +10,7 @@
 #include "fp8/json/json.h"
 #include "fp8/json/sizes.h"
 #include "fp8/settings/checks.h"
+#include "fp8/train/device_setup.h"
 #include "fp8/train/records.h"
 
 namespace fp8::train {
@@ -225,7 +226,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
 std::string ranks_text(std::int64_t ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
 
 // The flags of the mesh whose product is the number of ranks: "--dp-replicate 2 times --tp 2".
-std::string factors_of(const settings::RunConfig& c) {
+std::string factors_of(const settings::Config& c) {
   std::string product;
   const auto factor = [&product](const char* flag, std::int64_t value, bool shown) {
     if (shown) product += (product.empty() ? "" : " times ") + cli::flag_name(flag) + " " + std::to_string(value);
@@ -237,13 +238,13 @@ std::string factors_of(const settings::RunConfig& c) {
   return product;
 }
 
-std::string start_of(std::int64_t ranks) {
-  return "; start several ranks, as with mpirun -n " + std::to_string(ranks) + " fp8-step";
+std::string start_of(std::int64_t ranks, const std::string& tool) {
+  return "; start several ranks, as with mpirun -n " + std::to_string(ranks) + " " + tool;
 }
 
 // "; 2 or 4 ranks fit": the nearest multiples of `product`, or with `exact` that number alone.
-std::string fitting_ranks(std::int64_t ranks, std::int64_t product, bool exact) {
-  if (ranks == 1) return start_of(product);
+std::string fitting_ranks(std::int64_t ranks, std::int64_t product, bool exact, const std::string& tool) {
+  if (ranks == 1) return start_of(product, tool);
   const std::int64_t below = exact ? 0 : ranks / product * product, above = below + product;
   return "; " + (below > 0 ? std::to_string(below) + " or " : "") + ranks_text(above) + (above == 1 ? " fits" : " fit");
 }
@@ -267,11 +268,17 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes, const model::StageRange&
 
 comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
                    comm::Communicator& host_comm) {
-  comm::MeshShape shape;
   comm::agree(host_comm, [&] {
     const hf::ModelConfig model = settings::config_to_train(checkpoints.start(), config.lora.wanted());
     settings::check_experts(config, model);
     settings::check_stages(config, model);
+  });
+  return mesh_of(config, host_comm, "fp8-step");
+}
+
+comm::Mesh mesh_of(const settings::Config& config, comm::Communicator& host_comm, const std::string& tool) {
+  comm::MeshShape shape;
+  comm::agree(host_comm, [&] {
     const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate, tp = config.tp,
                        others = checked_mul(checked_mul(replicas, tp, cli::flag_name("dp-replicate")), config.pp,
                                             cli::flag_name("dp-replicate")),
@@ -279,7 +286,7 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
                        product = checked_mul(others, shards, cli::flag_name("dp-replicate")), copy = shards * tp;
     if (product != ranks)
       throw Error(factors_of(config) + ": does not make " + ranks_text(ranks) +
-                  fitting_ranks(ranks, config.dp_shard > 0 ? product : others, config.dp_shard > 0));
+                  fitting_ranks(ranks, config.dp_shard > 0 ? product : others, config.dp_shard > 0, tool));
     shape.dp_replicate = static_cast<int>(replicas);
     shape.dp_shard = static_cast<int>(shards);
     shape.tp = static_cast<int>(tp);
@@ -288,7 +295,7 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
     if (!divides(config.ep))
       throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " + std::to_string(copy) +
                   ", the number of ranks that share a copy of the parameters" +
-                  (ranks == 1 ? start_of(config.ep) : settings::nearest_values("ep", config.ep, copy, divides)));
+                  (ranks == 1 ? start_of(config.ep, tool) : settings::nearest_values("ep", config.ep, copy, divides)));
     shape.ep = static_cast<int>(config.ep);
   });
   return {host_comm, shape};

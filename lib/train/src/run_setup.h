@@ -59,8 +59,8 @@ struct RunSetup {
 // Opens the token files of a run. Collective.
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm);
 
-// The ranks of the job as the settings divide them. Throws AgreedError unless they multiply to their number and suit
-// the experts of the model, which is the first that is checked. Collective.
+// The ranks of a run. Throws AgreedError as the function of device_setup.h, and first unless the settings suit the
+// experts of the model. Collective.
 comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
                    comm::Communicator& host_comm);
 

@@ -44,8 +44,14 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
 /// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
 
-/// Throws Error unless --tp ranks can divide the model, whose parameters have their precisions, and its batches, and
-/// for settings that need whole linears on a rank.
+/// Throws Error unless --tp ranks can divide the model, whose parameters have the precisions `precision`, and batches
+/// of `rows` tokens or more.
+void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
+                           const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
+/// The same, and for blocks of scales that are on several ranks, of which there are no statistics.
+void check_tensor_statistics(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
+                             const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
+/// The first of these of a run, or the second if it has statistics.
 void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model,
                            const std::vector<model::Parameter>& table);
 
@@ -62,7 +68,9 @@ std::vector<int> layers_of_stages(const RunConfig& config, const hf::ModelConfig
 std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
                            const std::function<bool(std::int64_t)>& fits);
 
-/// Throws Error for --ep, --aux-loss and --z-loss if the model has no experts, and for --ep above their number.
+/// Throws Error for --ep if the model has no experts, and for --ep above their number.
+void check_expert_parallel(const Config& config, const hf::ModelConfig& model);
+/// The same, and for --aux-loss and --z-loss if the model has no experts.
 void check_experts(const RunConfig& config, const hf::ModelConfig& model);
 
 /// A note that --expert-rows has no effect; empty if it has, or was not given.

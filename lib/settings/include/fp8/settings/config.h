@@ -100,6 +100,11 @@ struct Config {
   std::int64_t seq_length = 0;  ///< T; 0: as resolved_length() says
   std::int64_t batch_size = 8;  ///< sequences of a rank at a time; in a run, per micro-batch
   data::DocumentMode documents = data::DocumentMode::automatic;  ///< whether samples cross documents
+  std::int64_t dp_replicate = 1;                                 ///< copies of the sharded parameters
+  std::int64_t dp_shard = 0;                                     ///< ranks that share a copy; 0: the others
+  std::int64_t ep = 1;                                           ///< parts of the experts
+  std::int64_t tp = 1;                                           ///< parts of each linear
+  std::int64_t pp = 1;                                           ///< stages of layers
   PrecisionConfig precision;                                     ///< precision of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
 };
@@ -123,11 +128,6 @@ struct RunConfig : Config {
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
   double aux_loss = 0, z_loss = 0;                         ///< factors of the losses that balance experts
   DType master = DType::f32, moments = DType::f32;         ///< formats of storage
-  std::int64_t dp_replicate = 1;                           ///< copies of the sharded parameters
-  std::int64_t dp_shard = 0;                               ///< ranks that share a copy; 0: all, over dp_replicate
-  std::int64_t ep = 1;                                     ///< parts of the experts
-  std::int64_t tp = 1;                                     ///< parts of each linear
-  std::int64_t pp = 1;                                     ///< stages of layers
   std::vector<int> stages;                                 ///< layers of each stage; empty: even by cost
   double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
