@@ -80,7 +80,7 @@ for way in "--recipe tensorwise" "--recipe delayed --amax-history 3" "--recipe r
 done
 
 # --- what does not fit is refused by name, with what fits
-fp8-quantize m.h5 -o codes.h5 --scaling tensor -q >out 2>err
+fp8-init tiny --set num_key_value_heads=4 --set intermediate_size=512 -o blocks.h5 -q >out 2>err && fp8-quantize blocks.h5 -o codes.h5 --scaling block -q >out 2>err
 while IFS='|' read -r n flags expected; do
   mpirun -n "$n" fp8-step --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --out refused -q $flags >out 2>refusal </dev/null
   is "$n ranks with $flags: status 2" $? 2
@@ -93,9 +93,8 @@ done <<'END'
 3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 2 or 4 fits
 8|m.h5 --tp 8|--tp 8: the model has 4 heads, which it does not divide; --tp 4 fits
 2|x.h5 --tp 2 --ep 3|--ep 3: does not divide 2, the number of ranks that share a copy of the parameters; --ep 2 fits
-2|m.h5 --tp 2 --tensor-stats-every 1 --precision fp8|--tensor-stats-every: not with --tp
-2|m.h5 --tp 2 --sample-every 1 --sample-prompt a|--sample-every: not with --tp
-2|codes.h5 --tp 2 --lora-rank 4|--tp 2: model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, which it does not divide
+4|m.h5 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8|--tp 4: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that there are no statistics of them
+2|codes.h5 --tp 2 --lora-rank 4|--tp 2: model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks; --tp 1 fits
 2|m.h5 --tp 2 --batch-size 1 --seq-length 1|--tp 2: a micro-batch has fewer tokens than that
 END
 ok "nothing is written then" test ! -e refused
