@@ -16,7 +16,10 @@ namespace fp8::shard {
 class TensorRanks {
  public:
   /// `copies`: adjacent ranks with the same key and value heads.
-  TensorRanks(comm::Communicator& ranks, int copies) : group(ranks, 5, copies) { ctx.arena = &arena_; }
+  TensorRanks(comm::Communicator& ranks, int copies)
+      : mesh_(ranks, {1, 1, 1, 1, ranks.size()}), group(mesh_, 5, copies) {
+    ctx.arena = &arena_;
+  }
 
   /// A matrix whose element i is value(i), rounded.
   template <class Value>
@@ -38,6 +41,7 @@ class TensorRanks {
 
  private:
   device::Arena arena_{std::size_t{1} << 20, device::DeviceType::host};
+  comm::Mesh mesh_;
 
  public:
   device::Context ctx{};  ///< on the host
