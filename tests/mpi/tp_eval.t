@@ -32,7 +32,7 @@ print(len(tokens(other)), [r["index"] for r in tokens(other)] == list(range(len(
 
 # --- fp32: every loss of a token; documents of their own lengths with a mask, and joined ones
 for i in $(seq 1 40); do
-  printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' "$(head -c $((i % 17 + 3)) text.txt | tr -c 'a-z' a)" $i
+  printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' "$(head -c $((i % 17 + 3)) text.txt | tr -c '[:lower:]' a)" $i
 done >chat.jsonl
 sed 's/<|im_start|>/S/g; s/<|im_end|>/E/g' "$FP8_SHARE/templates/chatml.json" >template.json
 fp8-tokenize chat.jsonl --template template.json --tokenizer "$FP8_SHARE/tokenizers/shakespeare" --pack 48 -o packed.h5 -q >out 2>err &&

@@ -58,8 +58,8 @@ TEST(Summary, Fields) {
   const auto line = [](int n, double loss, int rate, bool skipped) {
     return R"({"type":"step","step":)" + std::to_string(n) + R"(,"tokens":)" + std::to_string(8 * n) + R"(,"loss":)" +
            std::to_string(loss) + R"(,"step_s":0.5,"data_wait_s":0.125,"tokens_per_s":)" + std::to_string(rate) +
-           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) + R"(,"sent_bytes":)" +
-           std::to_string(8 * n) + R"(,"fp8_flop_share":0.5,"fp8_flop_share_total":0.25,"skipped":)" + (skipped ? "true" : "false") +
+           R"(,"memory_peak_bytes":)" + std::to_string(1000 - n) + R"(,"sent_bytes":)" + std::to_string(8 * n) +
+           R"(,"fp8_flop_share":0.5,"fp8_flop_share_total":0.25,"skipped":)" + (skipped ? "true" : "false") +
            R"(,"precision":"fp8","recipe":"rowwise","emulated":true})"
            "\n";
   };
@@ -156,32 +156,19 @@ TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
   EXPECT_EQ(r.at("type").as_string(), "summary");
-  for (const char* key : {"final_loss",
-                          "best_loss",
-                          "mean_loss_last",
-                          "eval_loss",
-                          "tokens_per_s",
-                          "tokens_per_s_p10",
-                          "tokens_per_s_p90",
-                          "data_wait_share",
-                          "memory_peak_bytes",
-                          "sent_bytes",
-                          "fp8_flop_share",
-                          "fp8_flop_share_total",
-                          "aux_loss",
-                          "z_loss",
-                          "expert_load_max",
-                          "expert_idle",
-                          "expert_passes",
-                          "experts",
-                          "precision",
-                          "recipe",
-                          "emulated",
-                          "mesh",
-                          "documents",
-                          "adapters",
-                          "delayed",
-                          "reason",
+  for (const char* key : {"final_loss",        "best_loss",
+                          "mean_loss_last",    "eval_loss",
+                          "tokens_per_s",      "tokens_per_s_p10",
+                          "tokens_per_s_p90",  "data_wait_share",
+                          "memory_peak_bytes", "sent_bytes",
+                          "fp8_flop_share",    "fp8_flop_share_total",
+                          "aux_loss",          "z_loss",
+                          "expert_load_max",   "expert_idle",
+                          "expert_passes",     "experts",
+                          "precision",         "recipe",
+                          "emulated",          "mesh",
+                          "documents",         "adapters",
+                          "delayed",           "reason",
                           "planned_steps"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }

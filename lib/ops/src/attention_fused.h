@@ -64,10 +64,10 @@ inline constexpr const char* kInstallCudnn = "install cuDNN 9, or add its folder
 /// Maximum bytes of scores of a call; a part of that size uses the whole chip.
 inline constexpr std::int64_t kMostScores = std::int64_t{1} << 30;
 
-/// The fewest parts with at most `most` bytes of scores each. The smallest part is one head group of one sequence. If all
-/// parts together have more, and `ordered` tells that the library has ordered sums, they are used instead: parts run one
-/// after the other, and their scores are written and read. Sequences need no division then; documents, of which fewer
-/// than the maximum number may exist, are divided so that a part needs at most `most` bytes of workspace.
+/// The fewest parts with at most `most` bytes of scores each. The smallest part is one head group of one sequence. If
+/// all parts together have more, and `ordered` tells that the library has ordered sums, they are used instead: parts
+/// run one after the other, and their scores are written and read. Sequences need no division then; documents, of which
+/// fewer than the maximum number may exist, are divided so that a part needs at most `most` bytes of workspace.
 FusedParts parts_of(const FusedAttention& call, bool ordered, std::int64_t most = kMostScores);
 
 /// Whether the library of a context has ordered sums. Without a stream, for a plan, the library that is found here

@@ -47,8 +47,7 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
   if (options_.stages.empty()) options_.stages = {layers};
   stage_ = model::stage_of(options_.stages, mesh_.stages().rank());
   if (config.experts) expert_count_ = config.experts->count;
-  if (expert_count_ > 0 && mesh_.experts().size() > 1)
-    exchange_.emplace(mesh_, expert_count_, options_.expert_rows);
+  if (expert_count_ > 0 && mesh_.experts().size() > 1) exchange_.emplace(mesh_, expert_count_, options_.expert_rows);
   build_tensor_group();
   frozen_ = std::ranges::any_of(table_, [](const model::Parameter& p) { return !p.trainable; });
   build_slots();

@@ -87,8 +87,8 @@ void attention_cached(const Context& ctx, const View& q, const View& k, const Vi
 /// the host about 2 T D floats per thread; on a device B T H floats and copies of dk and dv, or with cuDNN two bytes
 /// per score of as many heads as need 1 GiB. If all scores of the call need more, cuDNN 9.25 or newer on compute
 /// capability 9 sums dq in order, which needs 8 D + 8 bytes per head and position, as it does if deterministic is
-/// false; otherwise parts of at least one group of a sequence are computed one after the other. With documents cuDNN needs B T H more floats, in both passes, and
-/// as many scores as if all documents had the maximum length.
+/// false; otherwise parts of at least one group of a sequence are computed one after the other. With documents cuDNN
+/// needs B T H more floats, in both passes, and as many scores as if all documents had the maximum length.
 ///
 /// Error on the host, with the symbols of attention_forward, with dp = dout v^T, ds = p (dp - sum out dout), and e the
 /// error of sum out dout, at most sum_d |dout_d| (error of out_d + 2^-24 D |out_d|). Let
