@@ -127,7 +127,7 @@ programs := $(TOOLS:%=$O/bin/%)
 .SECONDEXPANSION:
 include $(sort $(wildcard share/make/*.mk))
 
-all: $(slowest) $(programs)
+all: $(programs)
 tests: $(tests) $O/test/fault.so $O/test/forge
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
@@ -160,18 +160,11 @@ graph:
 
 # Tests. check-SUITE runs one suite; check and demo install missing packages first.
 export BIN := $(abspath $O)/bin
-packages:
+setup:
 	@share/setup/packages
-setup: packages
 	@$(if $(filter 1,$(CUDA)),share/setup/cuda)
-demo: setup
+demo check: setup
 	@$(MAKE) --no-print-directory $@-now
-# Sources of the host are compiled while what is missing of CUDA is downloaded.
-missing := $(if $(filter 1,$(CUDA)),$(if $(and $(NVCC),$(wildcard $(cuda_more)/cudnn_frontend.h)),,1))
-bring    = $(if $(findstring n,$(firstword -$(MAKEFLAGS))),true,share/setup/cuda)
-check: $(if $(missing),packages,setup)
-	@$(if $(missing),$(bring) & $(MAKE) --no-print-directory host; built=$$?; wait $$! && [ $$built = 0 ] &&) $(MAKE) --no-print-directory $@-now
-host: $(call objs_of,$(filter %.cc,$(call srcs,$(seen:%=lib/%/src) $(TOOLS:%=tools/%) $(seen:%=lib/%/tests))))
 check-now: all tests
 	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man
 check-%: all tests
@@ -189,4 +182,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests changed graph packages setup host demo check check-now demo-now lint golden bench dist clean
+.PHONY: all tests changed graph setup demo check check-now demo-now lint golden bench dist clean

@@ -17,8 +17,6 @@ $(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu $$(call changed,$$(cuda_cxx))
 	$(call say,CXX ,$<)$(cuda_cxx) -MMD -MP -x c++ -c -o $@ $<
 	$(call record,$(cuda_cxx))
 cudnn_objs := $O/lib/ops/src/attention_cudnn.o $O/lib/ops/tests/attention_cudnn_test.o
-# It takes longest and starts first, so that both cores have work until the end.
-slowest := $(if $(filter 1,$(CUDA)),$O/lib/ops/src/attention_cudnn.o)
 $(cudnn_objs): OPT = $(if $(findstring /tests/,$(@:$O/%=/%)),-O0,-O1)
 $O/lib/ops/tests/attention_cudnn_test.o: INC := $(ops.inc) -Itests/support
 $(cudnn_objs): $(cuda_more)/cudnn_frontend.h
