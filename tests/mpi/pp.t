@@ -114,6 +114,7 @@ for rank in 0 1 3 2; do
 done
 
 # --- a stage that stops is named, with the message that others wait for
+rm -f pid? log # of the kills
 mpirun -n 3 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 --grad-accumulation 4 --steps 100000 --precision bf16 --pp 3 \
   --timeout 3 --out stopped -q >log 2>notes </dev/null &
 job=$!
