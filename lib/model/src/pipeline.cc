@@ -117,6 +117,7 @@ std::vector<StageAction> stage_schedule(int stages, int stage, int micro_batches
 
 double expected_bubble(std::span<const double> costs, int micro_batches) {
   const std::size_t stages = costs.size(), count = static_cast<std::size_t>(micro_batches);
+  if (stages == 1) return 0;
   std::vector<std::vector<StageAction>> actions;
   for (std::size_t s = 0; s < stages; ++s)
     actions.push_back(stage_schedule(static_cast<int>(stages), static_cast<int>(s), micro_batches));
