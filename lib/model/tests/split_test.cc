@@ -50,7 +50,7 @@ struct Model {
   std::string refusal(int ranks) const {
     return error_of([&] { check_tensor_parallel(config, table, at(0, ranks)); });
   }
-  // Of a parameter on each rank: rows or columns of the block, and its first index.
+  // Returns, for each rank, the rows or columns of its block of a parameter, or the first index of the block.
   Extents extents(const std::string& name, int ranks) const { return each(name, ranks, false); }
   Extents firsts(const std::string& name, int ranks) const { return each(name, ranks, true); }
   Parameter find(const std::string& name, int rank, int ranks) const {

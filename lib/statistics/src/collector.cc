@@ -130,8 +130,8 @@ bool Collector::first_copy(const linear::Call& call, const linear::Part& part) c
   return copies <= 1 || mesh_.tensor().rank() % copies == 0;
 }
 
-// Of a weight whose rows are divided, the rows of the weight and the columns of dy are, and all ranks have x; of one
-// whose columns are divided, the columns of the weight and of x are, and all ranks have dy. A scale for all rows or
+// Where ranks divide the rows of a weight, they divide the columns of dy too, and all have x; where they divide its
+// columns, they divide the columns of x too, and all have dy. A scale for all rows or
 // columns of which a rank has some is that of every rank.
 Collector::Share Collector::share_of(const linear::Call& call, const linear::Part& part, Operand operand,
                                      const quant::Quantized& q) const {

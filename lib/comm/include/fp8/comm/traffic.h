@@ -31,13 +31,11 @@ struct SentBytes {
   static constexpr std::size_t kAlongs = 6, kElements = 4;
   std::array<std::int64_t, kAlongs * kElements> values{};  ///< of(), one after the other
 
-  /// The bytes of one type along one dimension.
   /// Bytes of one type that were sent along one dimension.
   std::int64_t& of(Along along, Element element) {
     return values[static_cast<std::size_t>(along) * kElements + static_cast<std::size_t>(element)];
   }
-  /// The same of a count that does not change.
-  /// Bytes of one type that were sent along one dimension.
+  /// The same, of a count that does not change.
   std::int64_t of(Along along, Element element) const { return SentBytes(*this).of(along, element); }
   /// Sum over types and dimensions.
   std::int64_t total() const;
