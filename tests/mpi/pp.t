@@ -113,17 +113,35 @@ for rank in 0 1 3 2; do
   newest=$told
 done
 
-# --- a stage that stops is named, with the message that others wait for
-rm -f pid? log # of the kills
-mpirun -n 3 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 --grad-accumulation 4 --steps 100000 --precision bf16 --pp 3 \
-  --timeout 3 --out stopped -q >log 2>notes </dev/null &
-job=$!
-soon grep -q '"type":"step"' log
-kill -STOP "$(cat pid1)"
-wait $job
-kill -9 "$(cat pid1)" 2>/dev/null
-says "a stopped stage is named with the message that another waits for" \
-  "rank 1 did not answer in message [0-9]+ from rank 1 to rank [02]: (gradient|input) of micro-batch [1-4] from stage 1 to stage [02] \\(step [0-9]+\\) within 3 s" cat notes
+# --- a stage that stops before it sends is named, with the message that another stage waits for
+cat >stop.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+typedef int (*Isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+  static int sent; // messages between stages, which are longer than those of the watchdog
+  int size = 0;
+  MPI_Type_size(type, &size);
+  if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == atoi(getenv("STOPPED")) && (long)count * size >= 4096 && ++sent == atoi(getenv("STOP_AT"))) raise(SIGSTOP);
+  return ((Isend)dlsym(RTLD_NEXT, "MPI_Isend"))(from, count, type, to, tag, comm, request);
+}
+END
+mpicc -shared -fPIC -o stop.so stop.c -ldl || result 1 "stop.so"
+# stops RANK N REGEX: stage RANK of 2 stops itself before it sends its Nth message; the other stage names the message that it waits for
+stops() {
+  STOPPED=$1 STOP_AT=$2 timeout 100 mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; LD_PRELOAD=$PWD/stop.so exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 \
+    --grad-accumulation 4 --steps 1 --precision bf16 --pp 2 --timeout 3 --out stopped$1$2 -q >log 2>notes </dev/null
+  kill -9 "$(cat pid$1)" 2>/dev/null
+  says "stage $1 stops before its message $2 and is named with what another stage waits for" "rank $1 did not answer in message [0-9]+ from $3 \\(step 1\\) within 3 s" cat notes
+}
+late='rank 0 to rank 1: input of micro-batch [1-4] from stage 0 to stage 1' # waited for by the stage that sends it
+stops 0 1 "rank 0 to rank 1: input of micro-batch 1 from stage 0 to stage 1"
+stops 0 3 "(rank 0 to rank 1: input of micro-batch 3 from stage 0 to stage 1|rank 1 to rank 0: gradient of micro-batch [12] from stage 1 to stage 0)"
+stops 1 1 "($late|rank 1 to rank 0: gradient of micro-batch 1 from stage 1 to stage 0)"
+stops 1 3 "($late|rank 1 to rank 0: gradient of micro-batch 3 from stage 1 to stage 0)"
 
 # --- refusals
 all="u.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out x -q"

@@ -31,7 +31,8 @@ struct Flight {
   device::PooledMemory memory;  // memory of the batch
   std::int64_t rows = 0;
   model::MicroBatch micro_batch;
-  comm::Request sending;  // of what it has sent last
+  comm::Request sending;  // the message that it has sent last
+  std::string sent;       // what that message carries
 
  private:
   model::MicroBatch make(ShardedModel& model, const StepPasses& passes, int number) {
@@ -67,14 +68,14 @@ class Passes {
         forward(actions_[k].micro_batch);
       times.busy += seconds_since(begun);
       if (receives_early_)
-        flight(actions_[k].micro_batch).sending = start(at(k), nullptr);
+        send(actions_[k]);
       else
         next = start(at(k), at(k + 1));
       if (actions_[k].backward) retire(actions_[k].micro_batch);
       arriving = std::move(next);
     }
-    await(arriving, "send");
-    for (auto& [number, flight] : flights_) await(flight.sending, "send");
+    await(arriving, "send", sent_by(actions_.back()));
+    for (auto& [number, flight] : flights_) finish_send(flight);
     flights_.clear();
     model_.store.set_dropout({});
     times.total = seconds_since(first);
@@ -103,7 +104,7 @@ class Passes {
 
   void backward(int number) {
     Flight& f = flight(number);
-    await(f.sending, "send");  // of the hidden state, whose memory is freed now
+    finish_send(f);  // it carries the hidden state, whose memory is freed now
     model_.store.begin_micro_batch(number, passes_.count);
     model_.store.set_dropout(passes_.position(number));
     const device::Scope scope(model_.arena);
@@ -119,7 +120,7 @@ class Passes {
   // Frees micro-batches after backward. What the last one sends is awaited after the next one's backward.
   void retire(int number) {
     if (number > 0 && !stage_.begins()) {
-      await(flight(number - 1).sending, "send");
+      finish_send(flight(number - 1));
       flights_.erase(number - 1);
     }
     if (stage_.begins()) flights_.erase(number);
@@ -145,22 +146,40 @@ class Passes {
     return ranks_.start_messages(sent, received);
   }
 
-  // Waits for what an action receives.
-  void receive(comm::Request& request, const StageAction& a) const {
-    if (model_.ctx.dry || (a.backward ? stage_.ends() : stage_.begins())) return await(request, "send");
-    watchdog::ProgressTable& progress = ranks_.progress();
-    progress.set_contents((a.backward ? "gradient of micro-batch " : "input of micro-batch ") +
-                          std::to_string(a.micro_batch + 1) + " from stage " +
-                          std::to_string(stage_.number + (a.backward ? 1 : -1)) + " to stage " +
-                          std::to_string(stage_.number));
-    await(request, "receive");
-    progress.set_contents("");
+  // What the message carries that an action sends, and the one that it receives; empty: it sends or receives nothing.
+  std::string sent_by(const StageAction& a) const {
+    return a.backward ? contents(a, stage_.number, stage_.number - 1) : contents(a, stage_.number, stage_.number + 1);
+  }
+  std::string received_by(const StageAction& a) const {
+    return a.backward ? contents(a, stage_.number + 1, stage_.number) : contents(a, stage_.number - 1, stage_.number);
+  }
+  std::string contents(const StageAction& a, int from, int to) const {
+    if (std::min(from, to) < 0 || std::max(from, to) == stage_.stages) return "";
+    return (a.backward ? "gradient of micro-batch " : "input of micro-batch ") + std::to_string(a.micro_batch + 1) +
+           " from stage " + std::to_string(from) + " to stage " + std::to_string(to);
   }
 
-  void await(comm::Request& request, const char* name) const {
+  void send(const StageAction& a) {
+    Flight& f = flight(a.micro_batch);
+    f.sending = start(&a, nullptr);
+    f.sent = sent_by(a);
+  }
+
+  void finish_send(Flight& f) const { await(f.sending, "send", f.sent); }
+
+  void receive(comm::Request& request, const StageAction& a) const {
+    const std::string text = received_by(a);
+    await(request, text.empty() ? "send" : "receive", text);
+  }
+
+  // `text`: what the message carries, for the report of a rank that does not answer.
+  void await(comm::Request& request, const char* name, const std::string& text) const {
     if (model_.ctx.dry || stage_.stages == 1) return;
     const device::Timer timer(model_.ctx, device::Work::communication, name, 0);
+    watchdog::ProgressTable& progress = ranks_.progress();
+    progress.set_contents(text);
     request.wait();
+    progress.set_contents("");
   }
 
   ShardedModel& model_;
