@@ -23,12 +23,20 @@ def mandoc(page: Page) -> str:
     return (done.stdout + done.stderr).strip()
 
 
+def too_wide(page: Page) -> str:
+    """What groff says where a line does not fit into a terminal of 80 columns: it then breaks a table's last column at each word."""
+    done = subprocess.run(["groff", "-mandoc", "-Kutf8", "-Tutf8", "-rLL=78n", "-rLT=78n", page.path], capture_output=True, text=True, check=False)
+    return done.stderr.strip()
+
+
 def main() -> None:
     tap = Tap()
     found = pages(SRC)
     for page in found:
         complaints = mandoc(page)
         tap.result(complaints == "", f"{page.name}: mandoc reports no warning", complaints)
+        wide = too_wide(page)
+        tap.result(wide == "", f"{page.name}: its lines fit into 80 columns", wide)
         headings = page.headings()
         known = [title for title in headings if title in ORDER]
         tap.result(known == [title for title in ORDER if title in headings], f"{page.name}: sections are in order",
