@@ -171,6 +171,8 @@ check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 demo-now: all
 	@examples/1-demo/run.sh
+check-kills: all tests
+	@O=$(abspath $O) T=mpi/kills.t KILLS=$(or $(KILLS),50) tests/run mpi
 lint:
 	@O=$(abspath $O) tests/lint/run
 golden:
@@ -182,4 +184,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests changed graph setup demo check check-now demo-now lint golden bench dist clean
+.PHONY: all tests changed graph setup demo check check-now check-kills demo-now lint golden bench dist clean

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2016,SC2086 # each rank's shell expands the variables; a moment is a list of words
 # Functions for tests of training. Source this file after lib.sh: it makes m.h5, a tiny model, and d.h5, 20000 tokens.
 #   losses FILE                prints a line per step record: step, loss, gradient norm
 #   story FILE                 prints the type of each record, followed by its step
@@ -13,6 +13,11 @@
 #   mixture                    makes x.h5, a mixture of seven experts, which no number of ranks divides, and few.h5, data of which the first 24 samples have
 #                              targets and the others have none: in this order, steps of 24 sequences after the first update nothing
 #   soon COMMAND...            repeats the command until it succeeds, at most a minute
+#   kill_rank NAME RANKS RANK MOMENT MODEL FLAGS
+#                              starts or resumes the run killed, which saves at every step, waits for a checkpoint of this start and then for the command
+#                              MOMENT, and sends SIGKILL to one rank; passes if the run has saved more than after the kill before it, the checkpoints in its
+#                              log exist and all checkpoints verify; sets there to the newest one, and counts the passes in kept
+#   unfinished                 succeeds if a save of the run killed has started and not ended
 fp8-init tiny -o m.h5 >out 2>err && head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
 result $? "a model and data are made"
 
@@ -63,4 +68,31 @@ soon() {
     [ $tries -lt 1200 ] || return 1
     sleep 0.05
   done
+}
+newest=0 kept=0
+vanished() { ! kill -0 "$1" 2>/dev/null; }
+unfinished() { [ -n "$(find killed -name 'step-*.tmp')" ]; }
+verified() { for step in killed/step-????????; do fp8-info --verify "$step" >out 2>err </dev/null || return 1; done; }
+kill_rank() {
+  name=$1 ranks=$2 rank=$3 moment=$4
+  shift 4
+  rm -f pid? log
+  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step "$@" --data d.h5 --seq-length 32 --steps 100000 --lr 1e-3 --precision fp8 \
+    --recipe delayed --amax-history 3 --save-every 1 --keep 2 --out killed -q >log 2>notes </dev/null &
+  job=$!
+  soon grep -q '"type":"checkpoint"' log && soon $moment
+  reached=$?
+  kill -9 "$(cat "pid$rank")"
+  wait $job
+  for one in pid?; do soon vanished "$(cat "$one")"; done # mpirun(1) may end before its ranks, which hold the folder
+  told=$(grep '"type":"checkpoint"' killed/log.jsonl | field step - | tail -n 1)
+  there=$(find killed -name 'step-????????' | sort | tail -n 1)
+  [ $reached = 0 ] && [ "$there" ] && [ "1${there##*-}" -ge "1$(printf '%08d' "$told")" ] && [ "$told" -gt $newest ]
+  exist=$?
+  result $exist "$name: the checkpoints in the log exist"
+  verified
+  verify=$?
+  result $verify "$name: all checkpoints verify"
+  [ $exist$verify != 00 ] || kept=$((kept + 1))
+  newest=$told
 }

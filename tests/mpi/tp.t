@@ -111,30 +111,10 @@ for way in "m 2 1 --tp 2 --precision fp8 --recipe tensorwise" "m 4 2 --tp 2 --pr
 done
 
 # --- SIGKILL to a rank during a save: no checkpoint is lost, and the run goes on, also on another mesh
-# begin RANKS FLAGS: starts a job, $job, with process ids in pid0, pid1, ... and records in log
-begin() {
-  rm -f pid? log
-  ranks=$1
-  shift
-  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step m.h5 --data d.h5 --seq-length 32 --steps 100000 --lr 1e-3 --precision fp8 \
-    --recipe delayed --amax-history 3 --save-every 1 --keep 2 --out killed -q "$@" >log 2>notes </dev/null &
-  job=$!
-}
-unfinished() { [ -n "$(find killed -name 'step-*.tmp')" ]; }
-newest=0 number=0
+number=0
 for way in "4 0 --tp 2 --batch-size 4" "4 3 --tp 2 --batch-size 4 --async-save" "4 2 --tp 4 --batch-size 8 --async-save" "4 1 --tp 2 --dp-replicate 2 --batch-size 4"; do
-  number=$((number + 1)) ranks=${way%% *} rest=${way#* }
-  begin $ranks ${rest#* }
-  soon grep -q '"type":"checkpoint"' log
-  soon unfinished
-  kill -9 "$(cat pid${rest%% *})"
-  wait $job
-  told=$(grep '"type":"checkpoint"' killed/log.jsonl | field step - | tail -n 1)
-  there=$(find killed -name 'step-????????' | sort | tail -n 1)
-  [ "$there" ] && [ "1${there##*-}" -ge "1$(printf '%08d' "$told")" ] && [ "$told" -gt $newest ]
-  result $? "kill $number, $way: the checkpoints in the log exist"
-  ok "kill $number: all checkpoints verify" sh -c 'for s in killed/step-????????; do fp8-info --verify $s || exit 1; done'
-  newest=$told
+  number=$((number + 1)) rest=${way#* }
+  kill_rank "kill $number, $way" ${way%% *} ${rest%% *} unfinished m.h5 ${rest#* }
 done
 at=$(echo "${there##*-}" | sed 's/^0*//')
 fp8-step m.h5 --data d.h5 --seq-length 32 --steps 100000 --lr 1e-3 --precision fp8 --recipe delayed --amax-history 3 --batch-size 8 --save-every 1 --keep 2 --until-step $((at + 1)) \
