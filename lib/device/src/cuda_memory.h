@@ -30,6 +30,12 @@ int capability(const Stream& stream);
 std::size_t memory(const Stream& stream);
 /// device::copy_bytes() with at least one side on the device.
 void copy(Stream& stream, void* to, DeviceType to_device, const void* from, DeviceType from_device, std::size_t bytes);
+/// Starts a copy to pinned memory on the stream for downloads; see download.h.
+void start_download(Stream& stream, const void* from, std::size_t bytes);
+/// Blocks until the copy that was started last is done, and stores its first `bytes` in `to`.
+void finish_download(Stream& stream, void* to, std::size_t bytes);
+/// Waits for a copy whose bytes nobody needs; errors are ignored.
+void abandon_download(Stream& stream) noexcept;
 /// Synchronizes the stream.
 void wait(const Stream& stream);
 

@@ -1,8 +1,10 @@
 // Device memory, streams and copies with the CUDA runtime, which is linked statically: it loads the driver on the first
 // call, and returns an error without one.
 #include <array>
+#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "cuda_memory.h"
 #include "fp8/base/error.h"
@@ -68,6 +70,57 @@ class PinnedStaging {
   void* pinned_ = nullptr;
   std::optional<Staging> staging_;
 };
+
+// The stream for downloads and their pinned memory, stored in Stream::kept.
+class DownloadStream {
+ public:
+  DownloadStream() { FP8_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  DownloadStream(const DownloadStream&) = delete;
+  DownloadStream& operator=(const DownloadStream&) = delete;
+  ~DownloadStream() {
+    (void)cudaStreamSynchronize(stream_);
+    (void)cudaStreamDestroy(stream_);
+    (void)cudaFreeHost(pinned_);
+  }
+  void start(cudaStream_t after, const void* from, std::size_t bytes) {
+    if (busy_) throw Error("CUDA: a download starts before another has finished");
+    if (bytes > pinned_bytes_) allocate(bytes);
+    ready_.record(after);
+    ready_.make_wait(stream_);
+    FP8_CUDA(cudaMemcpyAsync(pinned_, from, bytes, cudaMemcpyDeviceToHost, stream_));
+    done_.record(stream_);
+    busy_ = true;
+  }
+  void finish(void* to, std::size_t bytes) {
+    busy_ = false;
+    done_.wait();
+    std::memcpy(to, pinned_, bytes);
+  }
+  void abandon() noexcept {
+    busy_ = false;
+    (void)cudaStreamSynchronize(stream_);
+  }
+
+ private:
+  void allocate(std::size_t bytes) {
+    FP8_CUDA(cudaFreeHost(std::exchange(pinned_, nullptr)));
+    pinned_bytes_ = 0;
+    FP8_CUDA(cudaHostAlloc(&pinned_, bytes, cudaHostAllocDefault));
+    pinned_bytes_ = bytes;
+  }
+
+  cudaStream_t stream_ = nullptr;
+  Event ready_, done_;  // the source is complete, and the copy is
+  void* pinned_ = nullptr;
+  std::size_t pinned_bytes_ = 0;
+  bool busy_ = false;
+};
+
+DownloadStream& downloads_of(Stream& stream) {
+  std::shared_ptr<void>& kept = stream.kept["downloads"];
+  if (!kept) kept = std::make_shared<DownloadStream>();
+  return *static_cast<DownloadStream*>(kept.get());
+}
 
 Staging& staging_of(Stream& stream) {
   std::shared_ptr<void>& kept = stream.kept["staging"];
@@ -169,6 +222,15 @@ void copy(Stream& stream, void* to, DeviceType to_device, const void* from, Devi
     staging_of(stream).upload(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   else
     FP8_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle));
+}
+
+void start_download(Stream& stream, const void* from, std::size_t bytes) {
+  downloads_of(stream).start(stream.handle, from, bytes);
+}
+void finish_download(Stream& stream, void* to, std::size_t bytes) { downloads_of(stream).finish(to, bytes); }
+void abandon_download(Stream& stream) noexcept {
+  if (const auto kept = stream.kept.find("downloads"); kept != stream.kept.end())
+    static_cast<DownloadStream*>(kept->second.get())->abandon();
 }
 
 void wait(const Stream& stream) { FP8_CUDA(cudaStreamSynchronize(stream.handle)); }

@@ -27,6 +27,9 @@ std::string describe(const Stream&) { return {}; }
 int capability(const Stream&) { return 0; }
 std::size_t memory(const Stream&) { return 0; }
 void copy(Stream&, void*, DeviceType, const void*, DeviceType, std::size_t) { no_cuda(); }
+void start_download(Stream&, const void*, std::size_t) { no_cuda(); }
+void finish_download(Stream&, void*, std::size_t) { no_cuda(); }
+void abandon_download(Stream&) noexcept {}
 void wait(const Stream&) {}
 
 }  // namespace cuda

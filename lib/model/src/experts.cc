@@ -5,6 +5,7 @@
 #include <span>
 
 #include "dispatch.h"
+#include "fp8/device/download.h"
 #include "fp8/linear/groups.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -74,11 +75,13 @@ void set_first(const Context& ctx, const LayerEnvironment& env, const SavedExper
   }
 }
 
-// The numbers of rows of this rank by expert or, if ranks share experts, those of all of them.
-std::vector<std::int32_t> read_counts(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved) {
-  if (ctx.dry) return {};
-  if (env.exchange != nullptr) return env.exchange->gather_counts(ctx, saved.routes.counts);
-  return tensor::to_host<std::int32_t>(ctx, saved.routes.counts);
+// The numbers of rows by expert, on the device: [E] of this rank or, if ranks share experts, [G, E] of all of them.
+View counts_of(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved) {
+  const View& own = saved.routes.counts;
+  if (env.exchange == nullptr) return own;
+  const View all = allocate(ctx, DType::i32, {env.exchange->ranks(), own.size()}, "scratch");
+  if (!ctx.dry) env.exchange->gather_counts(ctx, own, all);
+  return all;
 }
 
 // Rows of a layer that this rank's experts hold at a time.
@@ -148,12 +151,10 @@ void backward_experts(const Context& ctx, const LayerEnvironment& env, const Uni
   env.backward_done(ctx, "mlp.experts.gate_up_proj", d_rows);
 }
 
-// Computes this rank's rows x [M, C] on the ranks that have their experts, and those of all ranks here, pass by pass.
-void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+// Computes this rank's rows, `local` [N, C] in the order of its routes, on the ranks that have their experts, and those
+// of all ranks here, pass by pass.
+void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& local,
                     const SavedExperts& saved) {
-  const device::Scope scope(*ctx.arena);
-  const View local = allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
-  ops::gather_rows(ctx, x, saved.routes.tokens, local);
   for (const ExpertPass& pass : *saved.passes) {
     const device::Scope of_pass_scope(*ctx.arena);
     const Together t = of_pass(pass);
@@ -229,9 +230,16 @@ void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, dev
 
 void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                    const SavedExperts& saved, const View& out, bool skip_output) {
+  const device::Scope scope(*ctx.arena);
   route(ctx, env, w.vector(Slot::router), x, saved);
-  if (env.exchange == nullptr) ops::gather_rows(ctx, x, saved.routes.tokens, saved.rows);
-  const std::vector<std::int32_t> counts = read_counts(ctx, env, saved);
+  const View device_counts = counts_of(ctx, env, saved);
+  device::Download download(ctx, device_counts.data, device_counts.device, device_counts.bytes());
+  const View local = env.exchange == nullptr
+                         ? saved.rows
+                         : allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+  ops::gather_rows(ctx, x, saved.routes.tokens, local);  // while the counts are copied to the host
+  std::vector<std::int32_t> counts(ctx.dry ? 0 : static_cast<std::size_t>(device_counts.size()));
+  download.finish(counts.data());
   const std::size_t own = env.exchange != nullptr ? static_cast<std::size_t>(env.exchange->rank()) : 0;
   const std::size_t experts = saved.first->size() - 1;
   set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
@@ -239,7 +247,7 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   if (env.exchange != nullptr) {
     *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.most_own_rows())
                             : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
-    forward_shared(ctx, env, w, x, saved);
+    forward_shared(ctx, env, w, local, saved);
   } else {
     if (env.routing != nullptr && !ctx.dry) env.routing->computed(env.unit - 1, 0, *saved.first);
     const Together t = all_of(saved);

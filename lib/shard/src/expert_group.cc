@@ -11,17 +11,11 @@ std::int64_t ExpertGroup::first_expert(int rank) const {
   return rank < ranks() ? rows_of(experts_, rank, ranks()).begin : experts_;
 }
 
-std::vector<std::int32_t> ExpertGroup::gather_counts(const device::Context& ctx, const View& counts) {
-  const device::Scope scope(*ctx.arena);
-  const View all = tensor::allocate(ctx, DType::i32, {ranks(), counts.size()}, "scratch");
+void ExpertGroup::gather_counts(const device::Context& ctx, const View& counts, const View& all) {
   const std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks()), static_cast<std::int64_t>(counts.bytes()));
   traffic_->add_gather(comm::Along::ep, *group_, counts.dtype, bytes.front());
-  {
-    const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
-    group_->start_all_gather(static_cast<const std::byte*>(counts.data), static_cast<std::byte*>(all.data), bytes)
-        .wait();
-  }
-  return tensor::to_host<std::int32_t>(ctx, all);
+  const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
+  group_->start_all_gather(static_cast<const std::byte*>(counts.data), static_cast<std::byte*>(all.data), bytes).wait();
 }
 
 void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::span<const std::int64_t> rows_to,

@@ -3,9 +3,11 @@
 /// begin with its first row. A group without rows runs no GEMM; its gradients are zero. An AmaxReducer is called for
 /// groups with rows only, so that all of its ranks must have rows in the same groups.
 ///   x [M, K], groups of N columns: y and dy [M, N]
-/// On a device one GEMM of each group follows the other. GEMMs of groups in cuBLASLt 13.5 (CUDA 13.3 for compute
-/// capability 9.0) need cublasLtGroupedMatrixLayoutCreate() with rows, columns and strides of the groups in arrays on
-/// the device, arrays of the addresses of matrices and of scales, and scale mode PER_BATCH_SCALAR_32F.
+/// On a device one GEMM of each group follows the other. One GEMM for all groups needs what the headers of CUDA 13.0
+/// (cuBLAS 13.1) lack: cublasLtGroupedMatrixLayoutCreate(), with rows, columns and strides of the groups in arrays on
+/// the device, addresses of matrices in such arrays, the averages of CUBLASLT_MATMUL_PREF_GROUPED_*, and for FP8 scale
+/// mode PER_BATCH_SCALAR_32F. cuBLAS has it for compute capability 9.0 from CUDA 13.3 on, with one FP8 scale for a
+/// tensor from cuBLAS 13.5 on, and its header calls it experimental.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,9 @@ class ExpertExchange {
   virtual std::int64_t first_expert(int rank) const = 0;
   /// Rows of experts, as a multiple of the mean, that a layer holds at a time.
   virtual double room() const = 0;
-  /// Every rank's numbers of rows by expert, [G, E] on the host, from those of this rank, i32 [E] on the context's
-  /// device. Collective.
-  virtual std::vector<std::int32_t> gather_counts(const device::Context& ctx, const tensor::View& counts) = 0;
+  /// Gathers every rank's numbers of rows by expert in `all`, i32 [G, E], from those of this rank, i32 [E], both on the
+  /// context's device. Not in a dry context. Collective.
+  virtual void gather_counts(const device::Context& ctx, const tensor::View& counts, const tensor::View& all) = 0;
   /// Sends rows_to[r] rows of `from` to rank r, in the order of ranks; rows_from[r] rows of rank r arrive in `to`, also
   /// in their order. Both have C columns of the same type and are contiguous. Not in a dry context. Collective.
   virtual void exchange(const device::Context& ctx, const tensor::View& from, std::span<const std::int64_t> rows_to,

@@ -19,7 +19,7 @@ class ExpertGroup final : public model::ExpertExchange {
   int rank() const override { return group_->rank(); }
   std::int64_t first_expert(int rank) const override;
   double room() const override { return room_; }
-  std::vector<std::int32_t> gather_counts(const device::Context& ctx, const View& counts) override;
+  void gather_counts(const device::Context& ctx, const View& counts, const View& all) override;
   void exchange(const device::Context& ctx, const View& from, std::span<const std::int64_t> rows_to, const View& to,
                 std::span<const std::int64_t> rows_from) override;
 

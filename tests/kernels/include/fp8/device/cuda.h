@@ -8,7 +8,8 @@ namespace fp8::device {
 
 /// A device of compute capability 9.0 with the host's memory.
 struct Stream {
-  int compute_capability = 90;  ///< the value in the header that this one replaces
+  int compute_capability = 90;       ///< the value in the header that this one replaces
+  const void* downloaded = nullptr;  ///< source of the download that was started last
 };
 
 using CudaLauncher = shim::Launcher;
