@@ -168,7 +168,7 @@ void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, st
                 }));
 }
 
-void check_stages(const RunConfig& c, const hf::ModelConfig& model) {
+void check_stages(const Config& c, const hf::ModelConfig& model) {
   const std::string pp = cli::flag_name("pp"), stages = cli::flag_name("stages");
   const std::int64_t layers = model.num_hidden_layers;
   const auto text = [](std::int64_t count, const char* what) {
@@ -187,13 +187,17 @@ void check_stages(const RunConfig& c, const hf::ModelConfig& model) {
     if (sum != layers)
       throw Error(what + "these are " + text(sum, "layer") + ", and " + c.model + " has " + std::to_string(layers));
   }
+}
+
+void check_stages(const RunConfig& c, const hf::ModelConfig& model) {
+  check_stages(static_cast<const Config&>(c), model);
   if (c.pp == 1) return;
   for (const auto& [name, wanted] :
        {std::pair("tensor-stats-every", c.stats_every > 0), {"sample-every", c.sample_every > 0}})
-    if (wanted) throw Error(cli::flag_name(name) + ": not with " + pp);
+    if (wanted) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name("pp"));
 }
 
-std::vector<int> layers_of_stages(const RunConfig& c, const hf::ModelConfig& model,
+std::vector<int> layers_of_stages(const Config& c, const hf::ModelConfig& model,
                                   const std::vector<model::Parameter>& table) {
   if (!c.stages.empty()) return c.stages;
   return model::divide_layers(model::unit_costs(model, table, c.seq_length), static_cast<int>(c.pp));

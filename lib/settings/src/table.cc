@@ -352,7 +352,7 @@ void add_lora(Rows& rows) {
            })});
 }
 
-void read_stages(const Arguments& a, RunConfig& c) {
+void read_stages(const Arguments& a, Config& c) {
   c.stages.clear();
   for (const std::string& part : parts_of(a.list("stages"))) {
     const std::optional<std::int64_t> layers = parse_int64(part);
@@ -362,7 +362,7 @@ void read_stages(const Arguments& a, RunConfig& c) {
   }
 }
 
-json::Value stages_of(const RunConfig& c) {
+json::Value stages_of(const Config& c) {
   json::Array layers;
   for (const int n : c.stages) layers.emplace_back(std::to_string(n));
   return layers;
@@ -378,10 +378,12 @@ void add_sharding(Rows& rows) {
              "parts of the samples of a copy, and of its parameters [all ranks / --dp-replicate / --tp / --pp]",
              &C::dp_shard),
        whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &C::tp).in(kAll),
-       whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &C::pp),
+       whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &C::pp)
+           .in(kStep | kEval),
        text("stages", "N,...", "with --pp: layers of each stage [as even as FLOPs allow]")
            .is(FlagKind::list)
-           .reads(read_stages, stages_of),
+           .reads(read_stages, stages_of)
+           .in(kStep | kEval),
        whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &C::ep)
            .in(kAll),
        real("expert-rows", "2", 1, 1e6,

@@ -64,6 +64,8 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
     settings::check_tensor_parallel(config.tp, setup.precision, setup.length, setup.model_spec.config,
                                     setup.model_spec.table);
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
+    one.seq_length = setup.length;
+    setup.model_spec.store.stages = settings::layers_of_stages(one, setup.model_spec.config, setup.model_spec.table);
     setup.model_spec.store.training = false;
     for (const std::string& note : setup.notes) add(note);
     if (setup.precision.precision != settings::Precision::fp8) continue;
@@ -99,8 +101,9 @@ void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSe
     e.journal.progress(std::to_string(done) + "/" + std::to_string(size.samples) + " sequences", seconds_since(start),
                        done, size.samples - done);
   };
-  const LossSum sum = evaluate_samples(*model, host_comm, e.sampler, size,
-                                       planned_forward(setup.model_spec, plan.logit_bytes, setup.precision), each);
+  const LossSum sum = evaluate_samples(
+      *model, host_comm, e.sampler, size,
+      planned_forward(setup.model_spec, plan.logit_bytes, setup.precision, model->store.stage()), each);
   if (sum.targets == 0)
     throw comm::AgreedError(e.config.data + ": no token of it counts as a target, so it has no loss");
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
@@ -125,7 +128,9 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
-    settings::check_expert_parallel(config, hf::parse_config(checkpoint.config(), checkpoint.path()));
+    const hf::ModelConfig model = hf::parse_config(checkpoint.config(), checkpoint.path());
+    settings::check_expert_parallel(config, model);
+    settings::check_stages(config, model);
   });
   const comm::Mesh mesh = mesh_of(config, host_comm, "fp8-eval");
   comm::agree(host_comm, [&] {

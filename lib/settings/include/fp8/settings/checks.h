@@ -55,12 +55,14 @@ void check_tensor_statistics(std::int64_t tp, const PrecisionConfig& precision, 
 void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model,
                            const std::vector<model::Parameter>& table);
 
-/// Throws Error unless the layers of the model can be divided into --pp stages, as --stages says, and for settings that
-/// need the whole model on a rank.
+/// Throws Error unless the layers of the model can be divided into --pp stages, as --stages says.
+void check_stages(const Config& config, const hf::ModelConfig& model);
+/// The same, and for settings of a run that need the whole model on a rank.
 void check_stages(const RunConfig& config, const hf::ModelConfig& model);
 
-/// The layers of each stage: those of --stages, or as even as the FLOPs of the table allow. After check_stages().
-std::vector<int> layers_of_stages(const RunConfig& config, const hf::ModelConfig& model,
+/// The layers of each stage: those of --stages, or as even as the FLOPs of the table allow. After check_stages(),
+/// with a resolved seq_length.
+std::vector<int> layers_of_stages(const Config& config, const hf::ModelConfig& model,
                                   const std::vector<model::Parameter>& table);
 
 /// The end of a message about a value of the flag `name`: "; --tp 2 or 4 fits", with the nearest values from 1 to

@@ -105,6 +105,7 @@ struct Config {
   std::int64_t ep = 1;                                           ///< parts of the experts
   std::int64_t tp = 1;                                           ///< parts of each linear
   std::int64_t pp = 1;                                           ///< stages of layers
+  std::vector<int> stages;                                       ///< layers of each stage; empty: even by cost
   PrecisionConfig precision;                                     ///< precision of GEMMs and activations
   std::optional<device::DeviceType> device;  ///< nothing: a GPU if every rank has one, otherwise the CPU
 };
@@ -128,7 +129,6 @@ struct RunConfig : Config {
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
   double aux_loss = 0, z_loss = 0;                         ///< factors of the losses that balance experts
   DType master = DType::f32, moments = DType::f32;         ///< formats of storage
-  std::vector<int> stages;                                 ///< layers of each stage; empty: even by cost
   double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding

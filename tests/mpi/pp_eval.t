@@ -1,0 +1,54 @@
+#!/bin/sh
+# fp8-eval on ranks that have stages of layers (--pp): the losses have the bits of the same evaluation without stages; and what is refused.
+# shellcheck disable=SC2086 # lists of words on purpose
+. "${SRC:-.}/tests/cli/lib.sh"
+. "$SRC/tests/cli/train.sh"
+export OMP_NUM_THREADS=1
+fp8-init tiny --set num_hidden_layers=4 -o u.h5 -q >out 2>err
+fp8-init tiny --set num_hidden_layers=4 --set tie_word_embeddings=true -o t.h5 -q >out 2>err
+head -c 3000 text.txt >short.txt && fp8-tokenize short.txt -o d.h5 -f -q >out 2>err
+result $? "models of four layers and short data are made"
+
+# evaluate RANKS LOG MODEL FLAGS: records of the losses of an evaluation
+evaluate() {
+  n=$1 log=$2
+  shift 2
+  mpirun -n "$n" fp8-eval "$@" --data d.h5 --seq-length 16 --batch-size 7 --per-token --timeout 60 -q >all 2>err </dev/null
+  evaluated=$?
+  grep -E '"type":"(eval|sequence)"' all | sed 's/,"time":"[^"]*"}$/}/' >"$log"
+  return $evaluated
+}
+# A model, and flags of both evaluations.
+while read -r model way; do
+  ranks=1
+  case $way in *--tp\ 2) ranks=2 ;; esac
+  evaluate $ranks one $model.h5 $way
+  is "$model $way: there are losses of sequences" "$? $([ "$(grep -c '"sequence"' one)" -gt 100 ] && echo many)" "0 many"
+  for stages in "2 --pp 2" "3 --pp 3 --stages 1,2,1"; do
+    evaluate $((ranks * ${stages%% *})) many $model.h5 $way ${stages#* }
+    is "$model $way ${stages#* }: the losses have the bits of one stage" "$? $(cat many)" "0 $(cat one)"
+  done
+done <<END
+u --precision fp32
+u --precision bf16 --tp 2
+u --precision fp8 --recipe tensorwise --tp 2
+u --precision fp8 --recipe current
+u --precision fp8 --recipe delayed --tp 2
+u --precision fp8 --recipe rowwise
+u --precision fp8 --recipe mxfp8
+t --precision fp32 --tp 2
+t --precision fp8 --recipe delayed
+END
+
+# not_evaluated NAME REGEX FLAGS: passes if the evaluation is refused with a line that matches
+not_evaluated() {
+  name=$1 pattern=$2
+  shift 2
+  fp8-eval u.h5 --data d.h5 "$@" >out 2>err </dev/null
+  is "$name" "$? $(grep -Ec "^fp8-eval: $pattern" err) $(wc -l <err)" "2 1 1"
+}
+not_evaluated "more stages than layers" "--pp 5: .* has 4 layers, and each stage needs one; --pp 4 fits" --pp 5
+not_evaluated "stages of another number of layers" "--stages 1,2: these are 3 layers, and .* has 4" --pp 2 --stages 1,2
+not_evaluated "another number of stages" "--stages 4: these are 1 stage, and --pp is 2" --pp 2 --stages 4
+not_evaluated "one rank for two stages" "--pp 2: does not make 1 rank" --pp 2
+done_testing
