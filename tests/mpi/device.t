@@ -23,14 +23,19 @@ steps() {
 }
 
 # --- every recipe on one rank, in every order of the operations of streams
-for way in "first:--precision bf16" "last:--precision fp8 --recipe tensorwise" "1:--precision fp8 --recipe rowwise" \
-  "2:--precision fp8 --recipe rowwise_with_gw_hp" "first:--precision fp8 --recipe blockwise" "last:--precision fp8 --recipe mxfp8" \
-  "3:--precision fp8 --recipe delayed"; do
-  flags=${way#*:}
-  export FP8_DEVICE_ORDER=${way%%:*}
-  steps fp8-step cpu 1 m --batch-size 2 $flags && steps "$step" gpu 1 m --batch-size 2 --device cuda $flags
-  near "$flags: the losses are those of the CPU" gpu cpu 1e-3
-done
+while read -r order model flags; do
+  export FP8_DEVICE_ORDER="$order"
+  steps fp8-step cpu 1 "$model" --batch-size 2 $flags && steps "$step" gpu 1 "$model" --batch-size 2 --device cuda $flags
+  near "$model.h5, $flags: the losses are those of the CPU" gpu cpu 1e-3
+done <<END
+first x --precision bf16
+last x --precision fp8 --recipe tensorwise
+1 m --precision fp8 --recipe rowwise
+2 m --precision fp8 --recipe rowwise_with_gw_hp
+first m --precision fp8 --recipe blockwise
+last m --precision fp8 --recipe mxfp8
+3 m --precision fp8 --recipe delayed
+END
 
 # --- a library that has no kernels with row scales, one that refuses calls of those that it has, and one that is older than they are
 steps "$step" rows 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
@@ -50,7 +55,7 @@ is "scales for blocks have no other way: status 2 and one line" "$? $(grep -c '^
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Fp8WithEveryPairOfScalesIsExact' >out 2>err
 is "tests of GEMMs pass with a library that refuses FP8 results with a number of columns that 16 does not divide" "$? $(grep -c '^\[  PASSED  \] 1 test' out)" "0 1"
 
-# --- several ranks: shards of all stages, even and uneven, replicas, experts, and linears that ranks divide
+# --- several ranks: shards of all stages, even and uneven, replicas, experts, linears that ranks divide, and stages of layers
 while read -r ranks model flags; do
   steps fp8-step cpu "$ranks" "$model" --batch-size 1 $flags
   FP8_DEVICE_ORDER=first steps "$step" first "$ranks" "$model" --batch-size 1 --device cuda $flags
@@ -63,6 +68,7 @@ done <<END
 3 m --precision fp8 --recipe mxfp8 --zero 3
 4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
 2 m --precision fp8 --recipe rowwise --tp 2
+2 m --precision fp8 --recipe delayed --pp 2 --grad-accumulation 2
 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2
 END
