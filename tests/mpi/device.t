@@ -28,7 +28,9 @@ while read -r order model flags; do
   steps fp8-step cpu 1 "$model" --batch-size 2 $flags && steps "$step" gpu 1 "$model" --batch-size 2 --device cuda $flags
   near "$model.h5, $flags: the losses are those of the CPU" gpu cpu 1e-3
 done <<END
+first m --precision bf16
 first x --precision bf16
+last m --precision fp8 --recipe tensorwise
 last x --precision fp8 --recipe tensorwise
 1 m --precision fp8 --recipe rowwise
 2 m --precision fp8 --recipe rowwise_with_gw_hp

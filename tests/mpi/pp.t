@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stages of layers (--pp): bits of one rank, other meshes within their bounds, checkpoints that move between meshes, refusals.
+# Stages of layers (--pp): bits of one rank, other meshes within their bounds, checkpoints that move between meshes, a stage that stops, refusals.
 # shellcheck disable=SC2086,SC2016,SC2046,SC2094 # lists of words on purpose; each rank's shell expands the variables; a flag and a log may be named way
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
