@@ -116,17 +116,15 @@ class DownloadStream {
   bool busy_ = false;
 };
 
-DownloadStream& downloads_of(Stream& stream) {
-  std::shared_ptr<void>& kept = stream.kept["downloads"];
-  if (!kept) kept = std::make_shared<DownloadStream>();
-  return *static_cast<DownloadStream*>(kept.get());
+// The object of the stream with this name, which the first call makes.
+template <class T, class... Arguments>
+T& kept_of(Stream& stream, const char* name, Arguments... arguments) {
+  std::shared_ptr<void>& kept = stream.kept[name];
+  if (!kept) kept = std::make_shared<T>(arguments...);
+  return *static_cast<T*>(kept.get());
 }
-
-Staging& staging_of(Stream& stream) {
-  std::shared_ptr<void>& kept = stream.kept["staging"];
-  if (!kept) kept = std::make_shared<PinnedStaging>(stream.handle);
-  return **static_cast<PinnedStaging*>(kept.get());
-}
+DownloadStream& downloads_of(Stream& stream) { return kept_of<DownloadStream>(stream, "downloads"); }
+Staging& staging_of(Stream& stream) { return *kept_of<PinnedStaging>(stream, "staging", stream.handle); }
 
 }  // namespace
 
