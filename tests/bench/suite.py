@@ -5,6 +5,7 @@ which documents the environment variables."""
 import datetime
 import json
 import os
+import re
 import statistics
 import sys
 from collections.abc import Callable
@@ -57,7 +58,8 @@ def say(text: str) -> None:
 
 
 def selected(name: str) -> bool:
-    return os.environ.get("T", "") in name
+    """Whether a word of `name` begins with T: pp selects stages of layers, but not the step whose name has hopper."""
+    return re.search(r"(^|[ _])" + re.escape(os.environ.get("T", "")), name) is not None
 
 
 def measured(name: str, measure: Callable[[], list[dict]]) -> list[dict]:
