@@ -76,7 +76,7 @@ void Decoder::logits(const Context& ctx, gemm::Engine& engine, ParameterAccess& 
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
   m.forward_embedding();
   m.forward_layers(0, layers());
-  m.state_->logits_of(first, out);
+  m.forward_logits(first, out);
 }
 
 void Decoder::extend(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const View& tokens,
@@ -96,7 +96,7 @@ void Decoder::extend(const Context& ctx, gemm::Engine& engine, ParameterAccess& 
   m.forward_embedding();
   m.forward_layers(0, layers());
   cache.length_ = first + count;
-  if (wanted > 0) m.state_->logits_of(count - wanted, logits);
+  if (wanted > 0) m.forward_logits(count - wanted, logits);
 }
 
 std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType activation, std::int64_t logit_bytes) {

@@ -274,6 +274,8 @@ void MicroBatch::forward_head(const View& losses) {
   });
 }
 
+void MicroBatch::forward_logits(std::int64_t first, const View& logits) { state_->logits_of(first, logits); }
+
 void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   State& s = *state_;
   const Context& ctx = s.ctx;

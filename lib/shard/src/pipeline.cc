@@ -23,6 +23,25 @@ using model::StageAction;
 
 std::byte* memory_at(const View& v) { return static_cast<std::byte*>(v.data); }
 
+constexpr const char* kInput = "input of micro-batch ";
+
+// "input of micro-batch 3 from stage 0 to stage 1"; empty if one of the stages does not exist. `what` ends before the
+// number, which is counted from 1.
+std::string contents_of(const model::StageRange& stage, const char* what, std::int64_t number, int from, int to) {
+  if (std::min(from, to) < 0 || std::max(from, to) == stage.stages) return "";
+  return what + std::to_string(number) + " from stage " + std::to_string(from) + " to stage " + std::to_string(to);
+}
+
+// Waits for messages. `text`: what they carry, for the report of a rank that does not answer.
+void await(const ShardedModel& model, comm::Request& request, const char* name, const std::string& text) {
+  if (model.ctx.dry || model.store.stage().stages == 1) return;
+  const device::Timer timer(model.ctx, device::Work::communication, name, 0);
+  watchdog::ProgressTable& progress = model.store.mesh().stages().progress();
+  progress.set_contents(text);
+  request.wait();
+  progress.set_contents("");
+}
+
 // A micro-batch between the beginning of its forward and the end of its backward on this stage.
 struct Flight {
   Flight(ShardedModel& model, const StepPasses& passes, int number)
@@ -74,7 +93,7 @@ class Passes {
       if (actions_[k].backward) retire(actions_[k].micro_batch);
       arriving = std::move(next);
     }
-    await(arriving, "send", sent_by(actions_.back()));
+    await(model_, arriving, "send", sent_by(actions_.back()));
     for (auto& [number, flight] : flights_) finish_send(flight);
     flights_.clear();
     model_.store.set_dropout({});
@@ -154,9 +173,7 @@ class Passes {
     return a.backward ? contents(a, stage_.number + 1, stage_.number) : contents(a, stage_.number - 1, stage_.number);
   }
   std::string contents(const StageAction& a, int from, int to) const {
-    if (std::min(from, to) < 0 || std::max(from, to) == stage_.stages) return "";
-    return (a.backward ? "gradient of micro-batch " : "input of micro-batch ") + std::to_string(a.micro_batch + 1) +
-           " from stage " + std::to_string(from) + " to stage " + std::to_string(to);
+    return contents_of(stage_, a.backward ? "gradient of micro-batch " : kInput, a.micro_batch + 1, from, to);
   }
 
   void send(const StageAction& a) {
@@ -165,21 +182,11 @@ class Passes {
     f.sent = sent_by(a);
   }
 
-  void finish_send(Flight& f) const { await(f.sending, "send", f.sent); }
+  void finish_send(Flight& f) const { await(model_, f.sending, "send", f.sent); }
 
   void receive(comm::Request& request, const StageAction& a) const {
     const std::string text = received_by(a);
-    await(request, text.empty() ? "send" : "receive", text);
-  }
-
-  // `text`: what the message carries, for the report of a rank that does not answer.
-  void await(comm::Request& request, const char* name, const std::string& text) const {
-    if (model_.ctx.dry || stage_.stages == 1) return;
-    const device::Timer timer(model_.ctx, device::Work::communication, name, 0);
-    watchdog::ProgressTable& progress = ranks_.progress();
-    progress.set_contents(text);
-    request.wait();
-    progress.set_contents("");
+    await(model_, request, text.empty() ? "send" : "receive", text);
   }
 
   ShardedModel& model_;
@@ -195,22 +202,58 @@ class Passes {
 
 PassTimes run_passes(ShardedModel& model, const StepPasses& passes) { return Passes(model, passes).run(); }
 
-void forward(ShardedModel& model, const model::Batch& batch, const View& losses) {
-  const model::StageRange& stage = model.store.stage();
-  comm::Communicator& ranks = model.store.mesh().stages();
-  model::MicroBatch m(model.decoder, model.ctx, model.engine, model.store, batch, model::PassKind::inference);
-  const bool talks = !model.ctx.dry;
-  if (stage.begins()) {
-    m.forward_embedding();
-  } else if (const View in = m.hidden(); talks) {
-    ranks.start_receive(memory_at(in), static_cast<std::int64_t>(in.bytes()), stage.number - 1).wait();
+// A pass ends where its result was sent, so that the exchange of a turn has the result of one pass and the input of the
+// next one, as one group of messages: in it stage s sends the pass that stage s + 1 receives in the same turn.
+void ForwardPasses::exchange(model::MicroBatch* next) {
+  const model::StageRange& stage = model_.store.stage();
+  std::vector<comm::SentMessage> sent;
+  std::vector<comm::ReceivedMessage> received;
+  std::string text;
+  if (computed_) {
+    const View v = computed_->hidden();
+    sent.push_back({memory_at(v), static_cast<std::int64_t>(v.bytes()), stage.number + 1});
+    text = contents_of(stage, kInput, count_, stage.number, stage.number + 1);
   }
+  if (next != nullptr && !stage.begins()) {
+    const View v = next->hidden();
+    received.push_back({memory_at(v), static_cast<std::int64_t>(v.bytes()), stage.number - 1});
+    text = contents_of(stage, kInput, count_ + 1, stage.number - 1, stage.number);
+  }
+  if ((!sent.empty() || !received.empty()) && !model_.ctx.dry) {
+    comm::Request messages = model_.store.mesh().stages().start_messages(sent, received);
+    await(model_, messages, received.empty() ? "send" : "receive", text);
+  }
+  computed_.reset();
+}
+
+void ForwardPasses::compute(const model::Batch& batch, const std::function<void(model::MicroBatch&)>& head) {
+  const model::StageRange& stage = model_.store.stage();
+  if (stage.begins()) send();  // before the memory of the next pass is allocated
+  model::MicroBatch m(model_.decoder, model_.ctx, model_.engine, model_.store, batch, model::PassKind::inference);
+  if (!stage.begins()) exchange(&m);
+  ++count_;
+  if (stage.begins()) m.forward_embedding();
   m.forward_layers(stage.first, stage.last);
-  if (stage.ends()) {
-    m.forward_head(losses);
-  } else if (const View out = m.hidden(); talks) {
-    ranks.start_send(memory_at(out), static_cast<std::int64_t>(out.bytes()), stage.number + 1).wait();
-  }
+  if (stage.ends())
+    head(m);
+  else
+    computed_.emplace(std::move(m));
+}
+
+void ForwardPasses::send() {
+  if (computed_) exchange(nullptr);
+}
+
+void forward(ShardedModel& model, const model::Batch& batch, const View& losses) {
+  ForwardPasses passes(model);
+  passes.compute(batch, [&](model::MicroBatch& m) { m.forward_head(losses); });
+  passes.send();
+}
+
+void logits(ShardedModel& model, const model::Batch& batch, std::int64_t first, const View& out) {
+  ForwardPasses passes(model);
+  passes.compute(batch, [&](model::MicroBatch& m) { m.forward_logits(first, out); });
+  passes.send();
 }
 
 }  // namespace fp8::shard

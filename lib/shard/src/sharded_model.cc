@@ -119,6 +119,9 @@ int planned_micro_batches(const comm::Mesh& mesh, const ModelSpec& spec) {
   return stages > 1 ? std::min(spec.micro_batches, 2 * stages) : spec.store.several_micro_batches ? 2 : 1;
 }
 
+// Passes of an evaluation that a plan runs: as many as bring a stage that sends and receives to its peak.
+int planned_evaluations(const comm::Mesh& mesh) { return mesh.stages().size() > 1 ? 3 : 1; }
+
 // plan_memory() with the logits of the spec.
 MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                      const BatchShape& evaluated, const BatchShape& sampled) {
@@ -137,19 +140,18 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
     if (dry.experts) batch.routing = &*dry.experts;
     return batch;
   };
-  const auto losses_of = [&](const BatchShape& shape) {
-    return tensor::allocate(ctx, DType::f32, {shape.sequences * shape.length}, "activations");
-  };
-  const auto run = [&] {
-    {
+  const auto run = [&](int evaluations) {
+    ForwardPasses passes(dry);
+    for (int i = 0; i < evaluations; ++i) {
       const device::Scope scope(*ctx.arena);
-      const model::Batch batch = observed(batch_of(evaluated));
-      forward(dry, batch, losses_of(evaluated));
+      const View losses = tensor::allocate(ctx, DType::f32, {evaluated.sequences * evaluated.length}, "activations");
+      passes.compute(observed(batch_of(evaluated)), [&](model::MicroBatch& m) { m.forward_head(losses); });
     }
+    passes.send();
     if (sampled.sequences > 0) {
       const device::Scope scope(*ctx.arena);
-      const View logits = tensor::allocate(ctx, DType::f32, {1, spec.config.vocab_size}, "logits");
-      dry.decoder.logits(ctx, dry.engine, dry.store, observed(batch_of(sampled)), sampled.length - 1, logits);
+      const View row = tensor::allocate(ctx, DType::f32, {1, spec.config.vocab_size}, "logits");
+      logits(dry, observed(batch_of(sampled)), sampled.length - 1, row);
     }
     if (!spec.store.training) return;
     run_passes(dry, {planned_micro_batches(mesh, spec), 1,
@@ -160,10 +162,10 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.visit_gradients(ctx, {});
-  run();
+  run(planned_evaluations(mesh));
   if (dry.store.needs_calibration()) {
     dry.store.begin_calibration();
-    run();
+    run(1);
     dry.store.end_calibration(ctx);
   }
   const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)

@@ -13,22 +13,15 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/device/profile.h"
+#include "tokens_of.h"
 
 namespace fp8::train {
 namespace {
-
-double sum_of(std::span<const float> losses) { return std::accumulate(losses.begin(), losses.end(), 0.0); }
 
 void clear(const StepEnvironment& env) {
   const StepScalars none;
   device::copy_bytes(env.model.ctx, env.scalars.data(), env.model.ctx.device, &none, device::DeviceType::host,
                      sizeof none);
-}
-
-std::span<std::int32_t> ints_of(const View& v) { return {v.as<std::int32_t>(), static_cast<std::size_t>(v.size())}; }
-
-std::int64_t count_targets(std::span<const std::int32_t> targets) {
-  return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), kIgnoredTarget);
 }
 
 // Forward and backward over this rank's micro-batches; adds their losses.
@@ -327,106 +320,6 @@ PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_
   return [&spec, recipe, options, table = model::table_of_stage(spec.table, stage)](std::int64_t rows) {
     return model::planned_fp8(spec.config, table, *recipe, rows, options, false).gemms;
   };
-}
-
-namespace {
-
-// Host memory for the samples of one round of an evaluation on this rank.
-class EvaluationBatch {
- public:
-  EvaluationBatch(const EvaluationSize& size, bool separate)
-      : length_(size.length),
-        tokens_(DType::i32, {size.batch, size.length}),
-        targets_(DType::i32, {size.batch, size.length}) {
-    if (!separate) return;
-    starts_ = tensor::Tensor(DType::i32, {size.batch, size.length});
-    lengths_ = tensor::Tensor(DType::i32, {size.batch});
-  }
-  // Reads samples [first, first + count); returns the number of their targets. Sample 0 without its targets fills up
-  // `rows` samples.
-  std::int64_t read(const data::Sampler& sampler, std::int64_t first, std::int64_t count, std::int64_t rows) {
-    rows_ = rows;
-    bounds_ = sampler.bounds(rows);
-    pairs_ = 0;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const auto row = [&](const tensor::Tensor& t) { return ints_of(t.view().rows(i, i + 1)); };
-      pairs_ += sampler.sample(i < count ? first + i : 0, row(tokens_), row(targets_),
-                               starts_.view().empty() ? std::span<std::int32_t>() : row(starts_));
-      if (i >= count) std::ranges::fill(row(targets_), kIgnoredTarget);
-      if (!lengths_.view().empty())
-        ints_of(lengths_.view())[static_cast<std::size_t>(i)] =
-            static_cast<std::int32_t>(sampler.length_of(i < count ? first + i : 0));
-    }
-    return count_targets(ints_of(targets_.view().rows(0, rows)));
-  }
-  model::Batch batch(const Context& ctx) const {
-    model::Batch batch{tokens_.view().rows(0, rows_), targets_.view().rows(0, rows_), rows_, length_};
-    if (!starts_.view().empty()) {
-      batch.documents = {starts_.view().rows(0, rows_), bounds_.count, bounds_.longest, pairs_};
-      batch.lengths = lengths_.view().rows(0, rows_);
-    }
-    return shard::on_device(ctx, batch);
-  }
-
- private:
-  std::int64_t length_, rows_ = 0, pairs_ = 0;
-  tensor::Tensor tokens_, targets_, starts_;  // i32 [batch, length]; starts_ may be empty
-  tensor::Tensor lengths_;                    // i32 [batch] with starts, see model::Batch::lengths
-  data::DocumentBounds bounds_;
-};
-
-}  // namespace
-
-LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
-                         const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {
-  const auto [samples, batch, length] = size;
-  const comm::Mesh& mesh = model.store.mesh();
-  const Context& ctx = model.ctx;
-  std::int64_t gemms = 0;
-  EvaluationBatch read(size, sampler.separate());
-  LossSum sum;
-  for (std::int64_t round = 0; round < samples; round += batch * mesh.data_parts()) {
-    const std::int64_t first = std::min(samples, round + mesh.data_index() * batch),
-                       count = std::min(samples - first, batch);
-    // Weights are gathered from all ranks, so a rank without samples runs one that has no targets; and ranks that share
-    // experts plan their passes from equal numbers of rows.
-    const std::int64_t most = mesh.experts().size() > 1 ? std::min(samples - round, batch) : 1,
-                       rows = host_comm.size() > 1 ? std::max(count, most) : count;
-    const bool counts = mesh.counts_samples();
-    comm::agree(host_comm, [&] {
-      const std::int64_t targets = read.read(sampler, first, count, rows);
-      if (counts) sum.targets += targets;
-    });
-    gemms += count > 0 ? planned(rows * length) : 0;
-    const device::Scope scope(model.arena);
-    const View losses = tensor::allocate(ctx, DType::f32, {rows * length}, "activations");
-    model::Batch here = read.batch(ctx);
-    if (model.store.needs_calibration()) {
-      model.store.begin_calibration();
-      shard::forward(model, here, losses);
-      model.store.end_calibration(ctx);
-    }
-    model.store.record_amaxes(false);
-    const gemm::Counts before = model.engine.counts();
-    if (model.experts) {
-      model.experts->begin_inference();
-      here.routing = &*model.experts;
-    }
-    shard::forward(model, here, losses);
-    if (count > 0) {
-      sum.gemms += model.engine.counts() - before;
-      gemms += planned_experts(model);
-    }
-    const std::vector<float> of_tokens = tensor::to_host<float>(ctx, losses);
-    if (counts) sum.loss += sum_of(of_tokens);
-    if (each) each(first, counts ? count : 0, of_tokens.data());
-  }
-  model.store.record_amaxes(true);
-  check_planned(host_comm, sum.gemms, gemms, "the evaluation");
-  sum.gemms = sum_over_ranks(host_comm, sum.gemms);
-  host_comm.all_reduce(std::span<double>(&sum.loss, 1), comm::Reduce::sum);
-  host_comm.all_reduce(std::span<std::int64_t>(&sum.targets, 1), comm::Reduce::sum);
-  return sum;
 }
 
 }  // namespace fp8::train

@@ -140,6 +140,9 @@ class MicroBatch {
   void forward_layers(int first, int last);
   /// Computes the losses f32 [M] of every target, in nats, 0 where ignored.
   void forward_head(const View& losses);
+  /// Computes the logits f32 [n, V] of the rows [first, first + n) in place of the losses, and overwrites the hidden
+  /// state.
+  void forward_logits(std::int64_t first, const View& logits);
 
   /// Computes the same losses and the gradients of gradient_scale * sum(losses). Logits are not saved but computed
   /// here, so that the head needs no forward_head() before.

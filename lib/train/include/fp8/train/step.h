@@ -168,9 +168,10 @@ struct EvaluationSize {
 /// call.
 using EachSamples = std::function<void(std::int64_t first, std::int64_t count, const float* losses)>;
 
-/// Evaluates sequences in file order. Delayed scales without a history are first calibrated on this rank's first batch,
-/// without FP8; otherwise no amax is recorded. Throws AgreedError(fp8_missing) if fewer FP8 GEMMs ran than `planned`.
-/// Collective.
+/// Evaluates sequences in file order. Stages of layers compute different rounds at the same time. Delayed scales
+/// without a history are first calibrated on this rank's first batch, without FP8; otherwise no amax is recorded.
+/// Throws AgreedError if a rank cannot read its samples, and AgreedError(fp8_missing) if fewer FP8 GEMMs ran than
+/// `planned`. Collective.
 LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each);
 
