@@ -1,5 +1,6 @@
 #!/bin/sh
-# Stages of layers (--pp): bits of one rank, other meshes within their bounds, checkpoints that move between meshes, a stage that stops, refusals.
+# Stages of layers (--pp): bits of one rank, also of samples and statistics; other meshes within their bounds, checkpoints that move between meshes, a stage
+# that stops, refusals.
 # shellcheck disable=SC2086,SC2016,SC2046,SC2094 # lists of words on purpose; each rank's shell expands the variables; a flag and a log may be named way
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -21,11 +22,17 @@ train() {
   fi
 }
 
-# --- stages alone, untied: losses, norms, gradients and the checkpoint after five steps have the bits of one rank
-usual="--batch-size 2 --grad-accumulation 4 --steps 5"
-for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise --fuse-projections" "--precision fp8 --recipe current --fp8-lm-head" \
-  "--precision fp8 --recipe delayed --amax-history 3" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
-  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2"; do
+# watched RUN LOG: the samples in the log and the statistics of the run, without times
+watched() {
+  grep '"type":"sample"' "$2" | sed 's/,"seconds".*//'
+  if [ -e "$1/tensors.jsonl" ]; then cat "$1/tensors.jsonl"; fi
+}
+# --- stages alone, untied: losses, norms, gradients and the checkpoint after five steps have the bits of one rank, and so have samples and statistics
+usual="--batch-size 2 --grad-accumulation 4 --steps 5 --sample-every 5 --sample-prompt king --sample-tokens 6"
+for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise --fuse-projections" "--precision fp8 --recipe current --fp8-lm-head --tensor-stats-every 5" \
+  "--precision fp8 --recipe delayed --amax-history 3 --tensor-stats-every 5" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
+  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --tensor-stats-every 5" \
+  "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2 --tensor-stats-every 4"; do
   rm -rf run.one
   train u 1 $usual $way --out run.one --gradients one.safetensors -f >one
   for pp in 2 3 4; do
@@ -34,7 +41,10 @@ for way in "--precision fp32" "--precision bf16 --recompute selective" "--precis
     same_bits "$way, $pp stages: losses and norms have the bits of one rank" way one
     ok "$way, $pp stages: and so have the gradients" fp8-info one.safetensors --diff way.safetensors
     same_step "$way, $pp stages: and the checkpoint" run.one/step-00000005 run.way/step-00000005
+    is "$way, $pp stages: and the sample and the statistics" "$(watched run.way way)" "$(watched run.one one)"
   done
+  says "$way: a sample was written" '"type":"sample","step":5,"prompt":"king"' cat one
+  case $way in *stats*) is "$way: statistics were written" "$(grep -c -E '"type":"(operand|gemm)"' run.one/tensors.jsonl | awk '{ print ($1 > 100) }')" 1 ;; esac
 done
 rm -rf run.one
 train u 1 $usual --precision fp32 --out run.one --eval-data d.h5 --eval-every 5 --eval-batches 2 >one
@@ -79,6 +89,18 @@ for way in "t: 2 24 --pp 2" "t: 4 24 --pp 4 --paranoid 1" "t:--documents separat
   near_values "$way: and their losses" "$(field aux_loss way; field z_loss way)" "$(field aux_loss one; field z_loss one)"
 done
 
+# --- samples and statistics with other dimensions are those without stages
+for way in "u 2 --dp-shard 2 --zero 2" "u 2 --tp 2" "y 2 --ep 2"; do
+  rest=${way#* }
+  for pp in 1 2; do
+    rm -rf run.$pp
+    train ${way%% *} $((pp * ${rest%% *})) --batch-size 4 --grad-accumulation 2 --steps 2 --precision fp8 --recipe rowwise --tensor-stats-every 2 --sample-every 2 --sample-prompt king \
+      --sample-tokens 6 --pp $pp ${rest#* } --out run.$pp >log.$pp
+  done
+  is "$way: with two stages the sample and the statistics are the same" "$(watched run.2 log.2)" "$(watched run.1 log.1)"
+  is "$way: and there are some" "$(watched run.1 log.1 | grep -c -E '"type":"(sample|operand|gemm)"' | awk '{ print ($1 > 100) }')" 1
+done
+
 # --- the bytes of a checkpoint stay when a run moves from mesh to mesh
 for way in "u --precision fp8 --recipe tensorwise --async-save" "t --precision fp8 --recipe delayed --amax-history 3" "u --precision bf16 --master bf16 --moments bf16" \
   "y --precision fp8 --recipe delayed --amax-history 3"; do
@@ -111,18 +133,23 @@ int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, M
 }
 END
 mpicc -shared -fPIC -o stop.so stop.c -ldl || result 1 "stop.so"
-# stops RANK N REGEX: stage RANK of 2 stops itself before it sends its Nth message; the other stage names the message that it waits for
+# stops RANK N REGEX COMMAND...: stage RANK of 2 stops itself before it sends its Nth message; the other stage names the message that it waits for
 stops() {
-  STOPPED=$1 STOP_AT=$2 timeout 100 mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; LD_PRELOAD=$PWD/stop.so exec fp8-step "$@"' fp8-step u.h5 --data d.h5 --seq-length 32 --batch-size 2 \
-    --grad-accumulation 4 --steps 1 --precision bf16 --pp 2 --timeout 3 --out stopped$1$2 -q >log 2>notes </dev/null
-  kill -9 "$(cat pid$1)" 2>/dev/null
-  says "stage $1 stops before its message $2 and is named with what another stage waits for" "rank $1 did not answer in message [0-9]+ from $3 \\(step 1\\) within 3 s" cat notes
+  rank=$1 at=$2 pattern=$3
+  shift 3
+  STOPPED=$rank STOP_AT=$at timeout 100 mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; LD_PRELOAD=$PWD/stop.so exec "$@"' sh "$@" --data d.h5 --seq-length 32 --precision bf16 --pp 2 \
+    --timeout 3 -q >log 2>notes </dev/null
+  kill -9 "$(cat pid$rank)" 2>/dev/null
+  says "$1: stage $rank stops before its message $at and is named with what another stage waits for" "rank $rank did not answer in message [0-9]+ from $pattern within 3 s" cat notes
 }
+# stops_in_step RANK N REGEX
+stops_in_step() { stops "$1" "$2" "$3 \\(step 1\\)" fp8-step u.h5 --batch-size 2 --grad-accumulation 4 --steps 1 --out stopped$1$2; }
 late='rank 0 to rank 1: input of micro-batch [1-4] from stage 0 to stage 1' # waited for by the stage that sends it
-stops 0 1 "rank 0 to rank 1: input of micro-batch 1 from stage 0 to stage 1"
-stops 0 3 "(rank 0 to rank 1: input of micro-batch 3 from stage 0 to stage 1|rank 1 to rank 0: gradient of micro-batch [12] from stage 1 to stage 0)"
-stops 1 1 "($late|rank 1 to rank 0: gradient of micro-batch 1 from stage 1 to stage 0)"
-stops 1 3 "($late|rank 1 to rank 0: gradient of micro-batch 3 from stage 1 to stage 0)"
+stops_in_step 0 1 "rank 0 to rank 1: input of micro-batch 1 from stage 0 to stage 1"
+stops_in_step 0 3 "(rank 0 to rank 1: input of micro-batch 3 from stage 0 to stage 1|rank 1 to rank 0: gradient of micro-batch [12] from stage 1 to stage 0)"
+stops_in_step 1 1 "($late|rank 1 to rank 0: gradient of micro-batch 1 from stage 1 to stage 0)"
+stops_in_step 1 3 "($late|rank 1 to rank 0: gradient of micro-batch 3 from stage 1 to stage 0)"
+stops 0 2 "rank 0 to rank 1: input of micro-batch 2 from stage 0 to stage 1" fp8-eval u.h5 --batch-size 4
 
 # --- refusals
 all="u.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out x -q"
@@ -131,6 +158,4 @@ refused "stages without ranks" "--pp 2: does not make 1 rank; start several rank
 refused "another number of stages" "--stages 2,1,1: these are 3 stages, and --pp is 2" $all --pp 2 --stages 2,1,1
 refused "another number of layers" "--stages 2,1: these are 3 layers, and u.h5 has 4" $all --pp 2 --stages 2,1
 refused "a stage without layers" "--stages: '0' is not a number of layers" $all --pp 2 --stages 0,4
-refused "statistics" "--tensor-stats-every: not with --pp" $all --pp 2 --tensor-stats-every 1
-refused "samples" "--sample-every: not with --pp" $all --pp 2 --sample-every 1 --sample-prompt a
 done_testing

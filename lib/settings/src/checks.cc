@@ -189,14 +189,6 @@ void check_stages(const Config& c, const hf::ModelConfig& model) {
   }
 }
 
-void check_stages(const RunConfig& c, const hf::ModelConfig& model) {
-  check_stages(static_cast<const Config&>(c), model);
-  if (c.pp == 1) return;
-  for (const auto& [name, wanted] :
-       {std::pair("tensor-stats-every", c.stats_every > 0), {"sample-every", c.sample_every > 0}})
-    if (wanted) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name("pp"));
-}
-
 std::vector<int> layers_of_stages(const Config& c, const hf::ModelConfig& model,
                                   const std::vector<model::Parameter>& table) {
   if (!c.stages.empty()) return c.stages;

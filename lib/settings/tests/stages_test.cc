@@ -8,13 +8,11 @@ namespace {
 using namespace test;
 
 // The message about a model of four layers.
-std::string refusal(std::int64_t pp, const std::vector<int>& stages = {},
-                    const std::function<void(RunConfig&)>& change = {}) {
+std::string refusal(std::int64_t pp, const std::vector<int>& stages = {}) {
   hf::ModelConfig model = small_model();
   model.num_hidden_layers = 4;
   RunConfig c;
   c.model = "m.h5", c.pp = pp, c.stages = stages;
-  if (change) change(c);
   return error_of([&] { check_stages(c, model); });
 }
 
@@ -32,12 +30,6 @@ TEST(Stages, AreAsManyAsGivenAndHaveAllLayers) {
   EXPECT_EQ(refusal(1, {3, 1}), "--stages 3,1: these are 2 stages, and --pp is 1");
   EXPECT_EQ(refusal(3, {4}), "--stages 4: these are 1 stage, and --pp is 3");
   EXPECT_EQ(refusal(2, {3, 2}), "--stages 3,2: these are 5 layers, and m.h5 has 4");
-}
-
-TEST(Stages, SettingsThatNeedTheWholeModelAreNamed) {
-  EXPECT_EQ(refusal(2, {}, [](RunConfig& c) { c.stats_every = 5; }), "--tensor-stats-every: not with --pp");
-  EXPECT_EQ(refusal(2, {}, [](RunConfig& c) { c.sample_every = 5; }), "--sample-every: not with --pp");
-  EXPECT_EQ(refusal(1, {}, [](RunConfig& c) { c.stats_every = 5, c.sample_every = 5; }), kFits);
 }
 
 TEST(Stages, AreThoseOfTheFlagOrEven) {

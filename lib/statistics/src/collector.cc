@@ -116,7 +116,7 @@ void Collector::observe(const linear::Call& call, const linear::ObservedGemm& ge
 
 // Reduces over the ranks that have other samples and the same parts of linears.
 void Collector::sum_over_data(std::span<float> values, comm::Reduce operation) const {
-  if (mesh_.tensor().size() == 1) return host_comm_.all_reduce(values, operation);
+  if (mesh_.tensor().size() == 1) return mesh_.of_stage().all_reduce(values, operation);
   mesh_.shards().all_reduce(values, operation);
   mesh_.replicas().all_reduce(values, operation);
 }
@@ -138,7 +138,7 @@ Collector::Share Collector::share_of(const linear::Call& call, const linear::Par
   const linear::TensorParallel& tp = call.precision.tensor_parallel;
   const bool weight = operand == Operand::weight;
   if (tp.ranks == nullptr || mesh_.tensor().size() == 1)
-    return {!weight || is_expert(part.number) || part.number % host_comm_.size() == host_comm_.rank()};
+    return {!weight || is_expert(part.number) || part.number % mesh_.data_parts() == mesh_.data_index()};
   const bool leads = mesh_.tensor().rank() == 0;
   if (operand == (tp.axis == 0 ? Operand::input : Operand::grad_output)) return {leads};
   const bool rows = weight && tp.axis == 0;  // are divided, else columns
@@ -232,7 +232,7 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
   // The gradient of a weight is the sum over ranks, the other products are of rows that only this rank has, or terms of
   // these. Ranks without rows of an expert would not take part in a sum.
   const linear::TensorParallel& tp = call.precision.tensor_parallel;
-  const bool shared = wgrad && host_comm_.size() > 1 && !is_expert(gemm.weight.part.number);
+  const bool shared = wgrad && mesh_.of_stage().size() > 1 && !is_expert(gemm.weight.part.number);
   const bool term = tp.ranks != nullptr && gemm.role == (tp.axis == 0 ? GemmRole::dgrad : GemmRole::forward);
   for (std::vector<float>* values : {&is, &wanted}) {
     if (shared) sum_over_data(*values, comm::Reduce::sum);
@@ -254,8 +254,8 @@ void Collector::add_product(const linear::Call& call, const linear::ObservedGemm
   squares.reference += size;
 }
 
-// Adds what only other ranks have observed, which linears of experts are, so that all ranks have the same entries, and
-// finds the first rank of each. The figures of an expert's weight are those of that rank alone.
+// Adds what only other ranks have observed, which are linears of experts and of other stages, so that all ranks have
+// the same entries, and finds the first rank of each. The figures of an expert's weight are those of that rank alone.
 void Collector::unite() {
   struct Observed {
     Use use;

@@ -1,4 +1,5 @@
-// Greedy generation on the sharded model: all ranks compute the same pass, and the first one chooses.
+// Greedy generation on the sharded model: all ranks compute the same pass, which goes through the stages, and the first
+// one of the last stage, which has the logits, chooses.
 #include "sample.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "fp8/generate/ends.h"
 #include "fp8/generate/generator.h"
 #include "fp8/generate/text_stream.h"
+#include "fp8/shard/pipeline.h"
 
 namespace fp8::train {
 namespace {
@@ -23,15 +25,16 @@ constexpr std::int64_t kRows = 16;
 
 std::int64_t padded(std::size_t tokens) { return round_up(static_cast<std::int64_t>(tokens), kRows); }
 
-// Logits f32 [1, V] of the token after the text, in memory from the arena. Collective.
+// Logits f32 [1, V] of the token after the text, in memory from the arena; undefined in all stages but the last.
+// Collective.
 View next_logits(shard::ShardedModel& model, const std::vector<std::int32_t>& text) {
   std::vector<std::int32_t> rows = text;
   rows.resize(static_cast<std::size_t>(padded(text.size())), text.back());
   const auto length = static_cast<std::int64_t>(rows.size());
   const View logits = tensor::allocate(model.ctx, DType::f32, {1, model.decoder.options().vocabulary}, "logits");
   const View tokens = tensor::make_view(rows.data(), DType::i32, device::DeviceType::host, {1, length});
-  model.decoder.logits(model.ctx, model.engine, model.store, shard::on_device(model.ctx, {tokens, {}, 1, length}),
-                       static_cast<std::int64_t>(text.size()) - 1, logits);
+  shard::logits(model, shard::on_device(model.ctx, {tokens, {}, 1, length}), static_cast<std::int64_t>(text.size()) - 1,
+                logits);
   return logits;
 }
 
@@ -74,13 +77,14 @@ SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_com
   SampledText out;
   std::vector<std::int32_t> text(setup.prompt.begin(), setup.prompt.end());
   generate::TextStream stream(setup.codec, setup.prompt, {});
+  const int chooser = host_comm.size() - model.store.mesh().of_stage().size();  // the first rank of the last stage
   const bool recorded = model.store.record_amaxes(false);
   for (std::int64_t i = 0; i < setup.tokens; ++i) {
     const device::Scope scope(model.arena);
     const View logits = next_logits(model, text);
     std::int64_t next = -1;
-    if (comm::is_writer(host_comm)) next = most_probable(tensor::to_host<float>(model.ctx, logits)).value_or(-1);
-    host_comm.broadcast(std::as_writable_bytes(std::span(&next, 1)), 0);
+    if (host_comm.rank() == chooser) next = most_probable(tensor::to_host<float>(model.ctx, logits)).value_or(-1);
+    host_comm.broadcast(std::as_writable_bytes(std::span(&next, 1)), chooser);
     out.finite = next >= 0;
     if (!out.finite) break;
     out.ids.push_back(static_cast<std::uint32_t>(next));

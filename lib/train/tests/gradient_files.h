@@ -55,7 +55,7 @@ class GradientFiles {
     comm::agree(world(), [&] {
       if (world().rank() != 0) return;
       own_.emplace();
-      (void)model::initialize(model, own_->at("m.h5"), {});
+      (void)model::initialize(model, own_->at("m.h5"), {.tokenizer_id = "bytes"});
       write_tokens(own_->at("joined.h5"), 1000, 64);
       write_documents(own_->at("separate.h5"), false);
       write_documents(own_->at("packed.h5"), true);

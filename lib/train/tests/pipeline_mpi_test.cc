@@ -1,5 +1,6 @@
-// Stages of layers: alone they give the bits of one rank in every precision; with other dimensions, tied embeddings,
-// experts, adapters and documents they give its losses, norm and gradients. Memory is what was planned for a stage.
+// Stages of layers: alone they give the bits of one rank in every precision, samples and statistics included; with
+// other dimensions, tied embeddings, experts, adapters and documents they give its losses, norm and gradients. Memory
+// is what was planned for a stage.
 #include <array>
 #include <functional>
 #include <numeric>
@@ -24,7 +25,7 @@ hf::ModelConfig model_of(const char* text) { return hf::parse_config(json::parse
 
 using Task = std::function<void(RunConfig&)>;
 
-// Losses and norms of the steps on rank 0, and the run record.
+// Losses and norms of the steps and tokens of the samples on rank 0, and the first and the last record.
 struct Found {
   std::string numbers;
   json::Value run, end;
@@ -39,8 +40,8 @@ Found train(RunConfig c, comm::Communicator& ranks, const Task& task) {
     const std::string type = r.as_object().get_string("type", "record");
     if (type == "run") found.run = r;
     if (type == "end") found.end = r;
-    if (type != "step" && type != "eval") return;
-    for (const char* key : {"loss", "grad_norm"})
+    if (type != "step" && type != "eval" && type != "sample") return;
+    for (const char* key : {"loss", "grad_norm", "ids"})
       if (const json::Value* value = r.as_object().find(key)) found.numbers += json::dump(*value) + " ";
   };
   hooks.note = hooks.warning = hooks.progress = [](const std::string&) {};
@@ -76,6 +77,8 @@ TEST_P(Stages, AloneHaveTheBitsOfOneRank) {
     c.grad_accumulation = GetParam().micro_batches, c.batch_size = 2, c.steps = 3;
     c.recompute = GetParam().recompute;
     c.eval_data = c.data, c.eval_every = 3, c.eval_batches = 2;
+    c.sample_every = 3, c.sample_prompt = "12 3", c.sample_tokens = 9;
+    if (c.precision.precision == settings::Precision::fp8) c.stats_every = 3;
   };
   const Found one = reference(files, "one", task);
   const Found several = train(files.config("stages"), world(), [&](RunConfig& c) {
@@ -85,6 +88,9 @@ TEST_P(Stages, AloneHaveTheBitsOfOneRank) {
   if (world().rank() != 0) return;
   EXPECT_EQ(several.numbers, one.numbers);
   EXPECT_EQ(distance(files.at("one.safetensors"), files.at("stages.safetensors")), 0);
+  if (std::string(GetParam().recipe) != "fp32" && std::string(GetParam().recipe) != "bf16") {
+    EXPECT_EQ(read_file(files.at("run-stages/tensors.jsonl")), read_file(files.at("run-one/tensors.jsonl")));
+  }
   const auto arena = [](const json::Value& record, const char* key) {
     const json::Object& bytes = record.as_object().at(key).as_object();
     return bytes.get_int("total", key) - bytes.get_int("matmul scratch", key) -

@@ -57,8 +57,6 @@ void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model
 
 /// Throws Error unless the layers of the model can be divided into --pp stages, as --stages says.
 void check_stages(const Config& config, const hf::ModelConfig& model);
-/// The same, and for settings of a run that need the whole model on a rank.
-void check_stages(const RunConfig& config, const hf::ModelConfig& model);
 
 /// The layers of each stage: those of --stages, or as even as the FLOPs of the table allow. After check_stages(),
 /// with a resolved seq_length.

@@ -75,7 +75,8 @@ class Collector final : public linear::Observer {
   /// are the largest and smallest. A weight is whole on every rank and counts once, and so do scales that all ranks
   /// share. Of what ranks of tensor parallelism divide, each element counts once, and so does what they all have; the
   /// product of terms that they sum is the sum. An expert is observed by the ranks that have rows of it, and if there
-  /// are none it has no figures; its wgrad is the product of each rank's rows. Collective.
+  /// are none it has no figures; its wgrad is the product of each rank's rows. A linear is observed by the ranks of its
+  /// stage. Collective.
   Results end();
   /// Ends the activity.
   void pause() { active_ = false; }
