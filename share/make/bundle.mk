@@ -30,8 +30,8 @@ $O/portable/test/gpu_test: LD = $(call portable_ld,$(gpu.pkgs)) $(gtest.lib)
 $(bundled): $(later_glibc)
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(portable_flags) $(LD)
-# tests/mpi/portable.t starts this fp8-step. The other program has the cases of comm_mpi_test with the functions of MPI that programs of the bundle have.
-tests += $O/test/comm_loaded_mpi_test $(if $(SAN)$(SYSROOT),,$O/portable/bin/fp8-step)
+# tests/mpi/portable.t starts these programs. The other program has the cases of comm_mpi_test with the functions of MPI that programs of the bundle have.
+tests += $O/test/comm_loaded_mpi_test $(if $(SAN)$(SYSROOT),,$O/portable/bin/fp8-step $O/portable/bin/fp8-doctor)
 comm_mpi_objs := $(call objs_of,$(wildcard lib/comm/tests/*_mpi_test.cc))
 $O/test/comm_loaded_mpi_test: $(comm_mpi_objs) $(loaded_mpi) $O/lib/comm.a $(comm.libs)
 comm_mpi_objs := $(call objs_of,$(wildcard lib/comm/tests/*_mpi_test.cc))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fp8-step of the device bundle, which is linked against an older C library and loads MPI when mpirun started it.
+# fp8-step and fp8-doctor of the device bundle, which are linked against an older C library. fp8-step loads MPI when mpirun started it, fp8-doctor always.
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 portable=${O:-$SRC/build}/portable/bin/fp8-step
@@ -42,4 +42,8 @@ words="m.h5 --data d.h5 --seq-length 32 --batch-size 2 --steps 3 -q"
 status "without Open MPI a rank ends with status 2" 2 env LD_PRELOAD="$PWD/hide.so" OMPI_COMM_WORLD_SIZE=2 "$portable" $words --out x
 is "one line says what to install" "$(cat err)" \
   "fp8-step: libmpi.so.40: cannot be loaded: install Open MPI 4 or 5, or add its folder to LD_LIBRARY_PATH"
+doctor=${portable%step}doctor
+says "fp8-doctor finds this system's Open MPI" '^ *pass +MPI +Open MPI [45][^:]*mpirun, starts processes' "$doctor"
+says "without Open MPI fp8-doctor says in one line what to install" \
+  '^ *fail +MPI +libmpi.so.40: cannot be loaded: install Open MPI 4 or 5, or add its folder to LD_LIBRARY_PATH$' env LD_PRELOAD="$PWD/hide.so" "$doctor"
 done_testing

@@ -93,6 +93,11 @@ std::string library_version() {
   return name;
 }
 
+std::string found_library_version() {
+  if (load_library != nullptr) load_library();
+  return library_version();
+}
+
 void abort_all(int status) {
   if (running()) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);

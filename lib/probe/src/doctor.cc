@@ -60,6 +60,7 @@ class Doctor {
   void driver();
   void cuda();
   void products();
+  void mpi();
   void host();
   void on_gpu(const std::string& group, const std::string& name, const std::string& hint,
               const std::function<std::string()>& body);
@@ -161,6 +162,16 @@ void Doctor::products() {
   found_.native = device_ != nullptr && passed("FP8 tensor cores") && passed("FP8 linear " + std::string(first));
 }
 
+void Doctor::mpi() {
+  const char* const one_rank = "runs of one rank need no MPI; several ranks need Open MPI 4 or 5";
+  const Check library = attempt(kLibraries, "MPI", one_rank, [] { return comm::found_library_version(); });
+  if (library.verdict == Verdict::fail) return add(library);
+  const std::string mpirun = find_program(around_.path, "mpirun");
+  if (!mpirun.empty()) return add(mpi_check(library.detail, mpirun, around_.inside_mpi));
+  add({kLibraries, "MPI", Verdict::fail, library.detail + ", and no mpirun in PATH",
+       "install Open MPI's programs: openmpi-bin"});
+}
+
 void Doctor::host() {
   const device::Device cpu;
   add(attempt(kLibraries, "FP8 emulation", "the build may be for another processor: build on this machine",
@@ -168,13 +179,7 @@ void Doctor::host() {
   found_.emulated = passed("FP8 emulation");
   add(onednn_check(gemm::host_library()));
   add({kLibraries, "HDF5", Verdict::pass, h5::library_version(), {}});
-  const std::string mpirun = find_program(around_.path, "mpirun");
-  if (mpirun.empty()) {
-    add({kLibraries, "MPI", Verdict::fail, comm::library_version() + ", and no mpirun in PATH",
-         "install Open MPI's programs: openmpi-bin"});
-  } else {
-    add(mpi_check(comm::library_version(), mpirun, around_.inside_mpi));
-  }
+  mpi();
   const HostCompute compute{.isa = cpu_isa(),
                             .supported = supported_isa(),
                             .wanted = around_.cpu_isa,

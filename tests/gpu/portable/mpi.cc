@@ -66,7 +66,7 @@ struct OpenMpi {
 #undef FP8_HANDLE
 };
 
-/// Null until MPI_Init_thread.
+/// Null until load_library(), which MPI_Init_thread calls first.
 std::atomic<const OpenMpi*> loaded = nullptr;
 
 /// An argument as Open MPI of this machine has it.
@@ -94,6 +94,12 @@ int call(F* function, A... arguments) {
 }
 
 }  // namespace
+
+void load_library() {
+  static const OpenMpi here;
+  loaded = &here;
+}
+
 }  // namespace fp8::comm
 
 // NOLINTBEGIN(bugprone-macro-parentheses): parameters in parentheses
@@ -143,9 +149,9 @@ FP8_MPI(MPI_Waitall, (int n, MPI_Request* all, MPI_Status* s), n, all, s)
 
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   using namespace fp8::comm;
-  static const OpenMpi here;
-  loaded = &here;
-  return call(here.library.function<decltype(&MPI_Init_thread)>("MPI_Init_thread"), argc, argv, required, provided);
+  load_library();
+  return call(loaded.load()->library.function<decltype(&MPI_Init_thread)>("MPI_Init_thread"), argc, argv, required,
+              provided);
 }
 
 // These may be called without MPI_Init_thread before them.

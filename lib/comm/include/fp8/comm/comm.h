@@ -201,6 +201,10 @@ int local_rank();
 /// Text like "Open MPI 4.1.4" of the library in use, without initializing it.
 std::string library_version();
 
+/// The same of the MPI that several ranks would use here: a program of the device bundle has none of its own and loads
+/// it first. Throws Error naming what to install if it cannot.
+std::string found_library_version();
+
 /// Ends the whole job at once with this exit status, from one rank, without waiting for others. Outside MPI ends
 /// this process. Destructors do not run and nothing is flushed.
 [[noreturn]] void abort_all(int status);
