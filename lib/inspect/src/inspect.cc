@@ -69,16 +69,17 @@ void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint
   if (!any && !config.routes.empty()) throw Error(cli::flag_name("routes") + ": " + config.model + " has no experts");
 }
 
-// Throws Error for settings of the mesh that do not fit the model, and for what needs whole linears on a rank.
+// Throws Error for settings of the mesh that do not fit the model, for what needs all experts on a rank, and for a
+// bisection where a result is a term of a sum over ranks.
 void check_mesh(const settings::InspectConfig& c, const ckpt::Checkpoint& checkpoint) {
   settings::check_expert_parallel(c, hf::parse_config(checkpoint.config(), checkpoint.path()));
+  if (c.bisection && c.tp > 1) throw Error(cli::flag_name("bisect") + ": not with " + cli::flag_name("tp"));
   for (const auto& [name, wanted] : {std::pair("blocks", c.blocks),
                                      {"routes", !c.routes.empty()},
                                      {"sensitivity", c.sensitivity},
                                      {"recommend", c.recommend.has_value()},
                                      {"bisect", c.bisection.has_value()}})
-    for (const auto& [dimension, ranks] : {std::pair("tp", c.tp), {"ep", c.ep}})
-      if (wanted && ranks > 1) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name(dimension));
+    if (wanted && c.ep > 1) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name("ep"));
 }
 
 // The amaxes of all ranks, through the communicator of the device.

@@ -63,7 +63,9 @@ RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all
     s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);
     check_enough(config, s, wanted);
     check_sequences(config, wanted);
-    settings::check_tensor_statistics(config.tp, s.config.precision, config.batch_size * s.eval.length,
+    const bool alone = config.sensitivity || config.recommend;  // each sequence is computed alone
+    settings::check_tensor_statistics(config.tp, s.config.precision,
+                                      alone ? s.eval.length : config.batch_size * s.eval.length,
                                       s.eval.model_spec.config, s.eval.model_spec.table);
     s.shape = {config.batch_size, s.eval.length, s.sampler->bounds(config.batch_size)};
   });
@@ -142,7 +144,7 @@ std::vector<std::int64_t> InspectedModel::sequence_targets() {
   const model::Batch batch = batches->batch(ctx, 0);
   const std::vector<std::int32_t> ids = tensor::to_host<std::int32_t>(ctx, batch.targets);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(batch.sequences), 0);
-  for (std::size_t i = 0; i < ids.size(); ++i)
+  for (std::size_t i = 0; i < ids.size() && model->store.mesh().counts_samples(); ++i)
     counts[i / static_cast<std::size_t>(batch.length)] += ids[i] == kIgnoredTarget ? 0 : 1;
   return counts;
 }

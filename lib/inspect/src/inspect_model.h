@@ -59,7 +59,8 @@ struct InspectedModel {
   std::vector<double> sequence_losses(const Forward& forward = {});
   // The loss of one of these sequences under `forward`. Collective.
   double sequence_loss(std::int64_t number, const Forward& forward);
-  // The number of targets of each of these sequences.
+  // The number of targets of each of these sequences; 0 on a rank whose sequences another rank counts, see
+  // comm::Mesh::counts_samples().
   std::vector<std::int64_t> sequence_targets();
 
   // Mean loss of the last pass over the batch. Collective.

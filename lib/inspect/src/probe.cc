@@ -70,8 +70,8 @@ double Probe::rest_of_forward(int linear) const {
 
 void Probe::read_batch(std::int64_t number) {
   inspected_.read_batch(setup_, all_, number);
-  first_sequence_ =
-      ((setup_.config.step - 1 + number) * all_.host_comm.size() + all_.host_comm.rank()) * setup_.shape.sequences;
+  const std::int64_t before = (setup_.config.step - 1 + number) * all_.mesh.data_parts();
+  first_sequence_ = (before + all_.mesh.data_index()) * setup_.shape.sequences;
 }
 
 std::vector<double> Probe::losses() {
@@ -121,8 +121,10 @@ void Probe::gradient() {
 std::vector<Products> Probe::gradient_with(const std::vector<int>& linears, const quant::GemmSet& gemm) {
   compute(linears, gemm);
   std::vector<Products> products;
-  for (const shard::ParameterShard& o : model_.store.shards())
-    products.push_back(products_of(exact_[products.size()], values_of(o)));
+  for (const shard::ParameterShard& o : model_.store.shards()) {
+    const bool counts = model_.store.first_of_copies(table()[static_cast<std::size_t>(o.number)]);
+    products.push_back(counts ? products_of(exact_[products.size()], values_of(o)) : Products{});
+  }
   static_assert(sizeof(Products) == 4 * sizeof(double));
   all_.host_comm.all_reduce(std::span<double>(&products.front().exact, 4 * products.size()), comm::Reduce::sum);
   return products;

@@ -43,7 +43,8 @@ class Probe {
   // Reads a batch, of which what follows is computed; the first is batch 0. Collective.
   void read_batch(std::int64_t number);
   std::vector<std::int64_t> sequence_targets() { return inspected_.sequence_targets(); }
-  // The losses of this rank's sequences in bf16, summed over their targets. Keeps the inputs of the layers. Collective.
+  // The losses of this rank's sequences in bf16, summed over their targets. Keeps the inputs of the layers, those of
+  // all rows where ranks divide linears. Collective.
   std::vector<double> losses();
   // The same with the forward GEMMs of some linears of one unit in FP8. Each sequence is computed alone, with another
   // rounding of weights and activations: its columns are multiplied by factors that are drawn for its position in the

@@ -50,7 +50,7 @@ class Measurement {
     LossChanges measured;
     for (std::int64_t batch = 0; batch < config_.batches; ++batch) measure_batch(batch, measured);
     std::array<double, 2> sums{
-        std::accumulate(measured.losses.begin(), measured.losses.end(), 0.0),
+        all_.mesh.counts_samples() ? std::accumulate(measured.losses.begin(), measured.losses.end(), 0.0) : 0.0,
         static_cast<double>(std::accumulate(measured.targets.begin(), measured.targets.end(), std::int64_t{0}))};
     all_.host_comm.all_reduce(std::span<double>(sums), comm::Reduce::sum);
     measured.loss = sums[0] / sums[1];

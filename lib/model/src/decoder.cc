@@ -44,19 +44,24 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, ParameterAccess&
 void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
                                        const Batch& batch, const View& inputs, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
+  TensorExchange* const tensor = m.state_->env.tensor;
+  const auto store = [&](const View& hidden, const View& all) {
+    tensor != nullptr ? tensor->gather(ctx, hidden, all) : ops::copy(ctx, hidden, all);
+  };
   m.forward_embedding();
   for (int layer = 0; layer < layers(); ++layer) {
-    ops::copy(ctx, m.hidden(), input_of(inputs, layer));
+    store(m.hidden(), input_of(inputs, layer));
     m.forward_layers(layer, layer + 1);
   }
-  ops::copy(ctx, m.hidden(), input_of(inputs, layers()));
+  store(m.hidden(), input_of(inputs, layers()));
   m.forward_head(losses);
 }
 
 void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                            int first, const View& input, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
-  ops::copy(ctx, input, m.hidden());
+  const LayerEnvironment& env = m.state_->env;
+  ops::copy(ctx, input.rows(env.first_own_row(), env.first_own_row() + env.own_rows()), m.hidden());
   m.forward_layers(first, layers());
   m.forward_head(losses);
 }

@@ -145,7 +145,12 @@ Collector::Share Collector::share_of(const linear::Call& call, const linear::Par
   const bool shared = q.granularity == Granularity::tensor ||
                       (q.granularity == Granularity::row && (q.contract == ContractionAxis::first) == rows);
   const bool mine = !weight || part.number % mesh_.data_parts() == mesh_.data_index();
-  return {mine && first_copy(call, part), shared && !leads};
+  const bool spans = (q.contract == ContractionAxis::first) == rows &&  // groups span what is divided
+                     (q.granularity == Granularity::tensor || q.granularity == Granularity::row);
+  return {mine && first_copy(call, part), shared && !leads,
+          spans  ? PartJoin::inside
+          : rows ? PartJoin::rows
+                 : PartJoin::columns};
 }
 
 // The scales of a cast. Scales of columns of an activation, whose rows the ranks share, are computed from the amaxes of
@@ -201,6 +206,7 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const line
   if (input) last_input_ = figures;
   if (!options_.groups) return;
   entry.groups = measure_groups(x, grid, q.format, q.contract);
+  entry.divided = share.divided;
   const bool spans_rows = q.granularity == Granularity::tensor || q.granularity == Granularity::row;
   entry.shared_groups = !weight && spans_rows && q.contract == ContractionAxis::first;
 }
@@ -287,7 +293,7 @@ void Collector::unite() {
       of_rank.insert(one.key);
       if (one.key.operand != Operand::weight || entry.leads || !is_expert(one.key.linear)) continue;
       entry.figures = {};
-      entry.groups.clear();
+      entry.groups = {};
     }
     known.merge(of_rank);
   }
@@ -339,23 +345,42 @@ void Collector::reduce() {
   }
 }
 
-// Combines the groups of all ranks: groups of columns of an activation by element, others one rank after the other, as
-// the ranks have its rows. The groups of a weight are on one rank.
+// The groups of a rank with what add_groups() needs, for the other ranks: groups, their number in a row, the part.
+std::string Collector::text_of(const Entry& entry) {
+  static_assert(std::is_trivially_copyable_v<GroupFigures>);
+  const auto bytes = std::as_bytes(std::span(entry.groups.groups));
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  text.append(reinterpret_cast<const char*>(&entry.groups.across), sizeof entry.groups.across);
+  text.push_back(entry.divided ? static_cast<char>(*entry.divided) : '\x7f');
+  return text;
+}
+
+// Adds the groups of a rank to those of the ranks before it: by the part that it measures, or, where it measures all
+// columns of its rows, as those of ranks with other samples.
+void Collector::add_groups(GroupGrid& all, const std::string& text, PartJoin over_data) {
+  GroupGrid part;
+  const std::size_t end = text.size() - 1, size = end - sizeof part.across;
+  part.groups.resize(size / sizeof(GroupFigures));
+  if (part.groups.empty()) return;
+  std::memcpy(part.groups.data(), text.data(), size);
+  std::memcpy(&part.across, text.data() + size, sizeof part.across);
+  join(all, part, text[end] == '\x7f' ? over_data : static_cast<PartJoin>(text[end]));
+}
+
+// Combines the groups of all ranks: those of ranks of tensor parallelism first, whose numbers are consecutive, then
+// those of other samples: groups of columns of an activation by element, others one after the other. The groups of a
+// weight are those of one copy of the model.
 void Collector::reduce_groups() {
   if (host_comm_.size() == 1 || !options_.groups) return;
-  static_assert(std::is_trivially_copyable_v<GroupFigures>);
+  const auto parts = static_cast<std::size_t>(mesh_.tensor().size());
   for (auto& [key, entry] : entries_) {
-    const auto bytes = std::as_bytes(std::span(entry.groups));
-    const std::string mine(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    std::vector<GroupFigures> all;
-    for (const std::string& theirs : host_comm_.all_gather(mine)) {
-      std::vector<GroupFigures> groups(theirs.size() / sizeof(GroupFigures));
-      if (groups.empty()) continue;
-      std::memcpy(groups.data(), theirs.data(), groups.size() * sizeof(GroupFigures));
-      if (entry.shared_groups && !all.empty())
-        std::ranges::transform(all, groups, all.begin(), [](GroupFigures a, const GroupFigures& b) { return a += b; });
-      else
-        all.insert(all.end(), groups.begin(), groups.end());
+    const PartJoin over_data = entry.shared_groups ? PartJoin::inside : PartJoin::rows;
+    const std::vector<std::string> texts = host_comm_.all_gather(text_of(entry));
+    GroupGrid all;
+    for (std::size_t first = 0; first < texts.size(); first += parts) {
+      GroupGrid of_samples;
+      for (std::size_t t = first; t < first + parts; ++t) add_groups(of_samples, texts[t], over_data);
+      join(all, of_samples, over_data);
     }
     entry.groups = std::move(all);
   }
@@ -369,7 +394,7 @@ Results Collector::end() {
   for (const auto& [use, key] : uses_) {
     const Entry& entry = entries_.at(key);
     r.operands.push_back({use.linear, use.gemm, use.operand, key.format, key.granularity, entry.figures});
-    if (options_.groups) r.operands.back().groups = spread_of(entry.groups);
+    if (options_.groups) r.operands.back().groups = spread_of(entry.groups.groups);
   }
   for (const auto& [key, squares] : products_)  // a product that is zero, as it should be, has no error
     r.products.push_back(

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
@@ -297,8 +298,7 @@ Figures measure(const View& x, const ScaleGrid& scales, DType format) {
   return total;
 }
 
-std::vector<GroupFigures> measure_groups(const View& x, const ScaleGrid& scales, DType format,
-                                         ContractionAxis contract) {
+GroupGrid measure_groups(const View& x, const ScaleGrid& scales, DType format, ContractionAxis contract) {
   const Cast cast{x, scales};
   const Groups groups = groups_of(x, scales, contract);
   std::vector<GroupFigures> all(static_cast<std::size_t>(divide_up(x.shape[0], groups.rows) * groups.across));
@@ -323,7 +323,38 @@ std::vector<GroupFigures> measure_groups(const View& x, const ScaleGrid& scales,
       }
     });
   });
-  return all;
+  return {std::move(all), groups.across};
+}
+
+void join(GroupGrid& before, const GroupGrid& part, PartJoin how) {
+  if (part.groups.empty()) return;
+  if (before.groups.empty()) {
+    before = part;
+    return;
+  }
+  std::vector<GroupFigures>& all = before.groups;
+  const std::int64_t rows = std::ssize(all) / before.across;
+  const bool fits =
+      how == PartJoin::columns ? std::ssize(part.groups) / part.across == rows : part.across == before.across;
+  if (!fits || (how == PartJoin::inside && part.groups.size() != all.size()))
+    throw Error("statistics: the groups of two ranks do not fit together");
+  switch (how) {
+    case PartJoin::rows:
+      all.insert(all.end(), part.groups.begin(), part.groups.end());
+      return;
+    case PartJoin::inside:
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] += part.groups[i];
+      return;
+    case PartJoin::columns:
+      break;
+  }
+  GroupGrid both{{}, before.across + part.across};
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (const GroupGrid* grid : {&std::as_const(before), &part}) {
+      const auto begin = grid->groups.begin() + r * grid->across;
+      both.groups.insert(both.groups.end(), begin, begin + grid->across);
+    }
+  before = std::move(both);
 }
 
 }  // namespace fp8::statistics

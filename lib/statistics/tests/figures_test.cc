@@ -224,7 +224,7 @@ TEST_F(Casts, GroupsAddUpToTheWhole) {
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const ScaleGrid scales = scales_of(ctx_, cast(x, DType::e4m3, g, contract));
       const Figures all = measure(x, scales, DType::e4m3);
-      const std::vector<GroupFigures> groups = measure_groups(x, scales, DType::e4m3, contract);
+      const std::vector<GroupFigures> groups = measure_groups(x, scales, DType::e4m3, contract).groups;
       if (g == Granularity::tensor)
         EXPECT_EQ(groups.size(), static_cast<std::size_t>(contract == ContractionAxis::last ? kRows : kCols));
       else
@@ -246,6 +246,41 @@ TEST_F(Casts, GroupsAddUpToTheWhole) {
       EXPECT_NEAR(sum.noise, all.noise, 1e-9 * all.noise);
     }
   }
+}
+
+TEST_F(Casts, GroupsOfPartsAreThoseOfTheWhole) {
+  const View x = as(DType::bf16);
+  const ScaleGrid one = scales_of(ctx_, cast(x, DType::e4m3, Granularity::tensor, ContractionAxis::last)),
+                  blocks{.data = std::vector<float>(12, 0.5f), .rows = 50, .cols = 75, .stride_r = 4, .stride_c = 1};
+  const auto groups = [](const View& v, const ScaleGrid& scales, ContractionAxis contract) {
+    return measure_groups(v, scales, DType::e4m3, contract);
+  };
+  const auto expect = [](const GroupGrid& parts, const GroupGrid& whole) {
+    ASSERT_EQ(parts.groups.size(), whole.groups.size());
+    EXPECT_EQ(parts.across, whole.across);
+    for (std::size_t i = 0; i < whole.groups.size(); ++i) {
+      const GroupFigures &a = parts.groups[i], &b = whole.groups[i];
+      EXPECT_EQ(a.nonzero, b.nonzero);
+      EXPECT_EQ(a.underflowed, b.underflowed);
+      EXPECT_EQ(a.amax, b.amax);
+      EXPECT_NEAR(a.noise, b.noise, 1e-9 * b.noise);
+    }
+  };
+  constexpr std::int64_t kMiddle = 75;
+  for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+    const bool last = contract == ContractionAxis::last;
+    GroupGrid rows = groups(x.rows(0, 40), one, contract), columns = groups(x.columns(0, kMiddle), one, contract);
+    join(rows, groups(x.rows(40, kRows), one, contract), last ? PartJoin::rows : PartJoin::inside);
+    join(columns, groups(x.columns(kMiddle, kCols), one, contract), last ? PartJoin::inside : PartJoin::columns);
+    expect(rows, groups(x, one, contract));
+    expect(columns, groups(x, one, contract));
+  }
+  GroupGrid parts;
+  join(parts, {}, PartJoin::inside);
+  for (const auto& [begin, end] : {std::pair(std::int64_t{0}, kMiddle), {kMiddle, kCols}})
+    join(parts, groups(x.columns(begin, end), blocks, ContractionAxis::last), PartJoin::columns);
+  expect(parts, groups(x, blocks, ContractionAxis::last));
+  EXPECT_NE(test::error_of([&] { join(parts, groups(x, one, ContractionAxis::first), PartJoin::inside); }), "");
 }
 
 TEST_F(Casts, SaturationAndNonFiniteElementsAreCounted) {

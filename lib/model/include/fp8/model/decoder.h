@@ -66,7 +66,7 @@ class Decoder {
                const View& losses) const;
 
   /// Computes forward(), and stores the input of each layer in `inputs` [L + 1, M, C], those of the head last, in the
-  /// activations' type, which the caller allocates.
+  /// activations' type, which the caller allocates. Ranks that divide linears gather the rows of all.
   void forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                                 const View& inputs, const View& losses) const;
 

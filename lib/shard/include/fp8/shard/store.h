@@ -136,6 +136,8 @@ class ParameterStore final : public model::ParameterAccess {
   bool owns(const model::Parameter& p) const { return stage_.has(p.unit); }
   /// The ranks that share the parameters.
   const comm::Mesh& mesh() const { return mesh_; }
+  /// Whether this rank is the first of the ranks of mesh().tensor() that have the same block of a parameter.
+  bool first_of_copies(const model::Parameter& p) const { return mesh_.tensor().rank() % p.copies == 0; }
   /// The experts of every layer that this rank has; the parameters of others have no rows here.
   RowRange experts() const { return experts_of(mesh_.experts().rank()); }
   /// Scales and histories of a delayed recipe; none under other recipes.
@@ -305,8 +307,6 @@ class ParameterStore final : public model::ParameterAccess {
   bool has_unit(int unit) const { return stage_.has(unit) || (tied_ && unit == 0 && stage_.ends()); }
   RowRange rows_on(const model::Parameter& p, int shard) const;
   void build_tensor_group();
-  // Whether this rank is the first of those that have the same block of a parameter.
-  bool first_of_copies(const model::Parameter& p) const { return mesh_.tensor().rank() % p.copies == 0; }
   void allocate_copy_sums(const Context& ctx);
   void sum_copies(const Context& ctx);
   const ParameterShard* tied_embedding() const;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fp8/comm/mesh.h"
@@ -98,10 +99,11 @@ class Collector final : public linear::Observer {
     gemm::GemmRole owner;   // the GEMM of which the casts are counted
     bool complete = false;  // a weight, counted once
     Figures figures{};
-    std::vector<GroupFigures> groups{};
-    bool shared_scales = false;  // all ranks have the same scales, which count once
-    bool shared_groups = false;  // ranks have rows of the same groups, not groups of their own
-    bool leads = true;           // of the ranks that have this entry, the first is this one
+    GroupGrid groups{};
+    std::optional<PartJoin> divided{};  // the part of the operand that this rank of tensor parallelism measures
+    bool shared_scales = false;         // all ranks have the same scales, which count once
+    bool shared_groups = false;         // ranks have rows of the same groups, not groups of their own
+    bool leads = true;                  // of the ranks that have this entry, the first is this one
   };
   struct Use {
     int linear;
@@ -111,8 +113,9 @@ class Collector final : public linear::Observer {
   };
   // What tensor parallelism leaves to this rank.
   struct Share {
-    bool measures = true;  // whether this rank measures its part of an operand, which no other rank has
-    bool repeats = false;  // whether the scales of that part are those of another rank's
+    bool measures = true;                  // whether this rank measures its part of an operand, which no other rank has
+    bool repeats = false;                  // whether the scales of that part are those of another rank's
+    std::optional<PartJoin> divided = {};  // that part, relative to the rank before; nothing: all ranks have all of it
   };
   struct Squares {
     double error = 0, reference = 0;
@@ -131,6 +134,8 @@ class Collector final : public linear::Observer {
   bool observes(int linear, bool dry) const;
   void unite();
   void reduce();
+  static std::string text_of(const Entry& entry);
+  static void add_groups(GroupGrid& all, const std::string& text, PartJoin over_data);
   void reduce_groups();
 
   comm::Mesh mesh_;

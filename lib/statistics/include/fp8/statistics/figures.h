@@ -68,6 +68,23 @@ struct GroupFigures {
   GroupFigures& operator+=(const GroupFigures& o);
 };
 
+/// Groups of a matrix, in row-major order.
+struct GroupGrid {
+  std::vector<GroupFigures> groups;
+  std::int64_t across = 0;  ///< groups in a row of groups
+};
+
+/// Which part of a matrix a second part is, relative to a first.
+enum class PartJoin : std::int8_t {
+  rows,     ///< its rows follow those of the first part
+  columns,  ///< its columns follow those of the first part
+  inside,   ///< it has other elements of the same groups
+};
+
+/// Adds the groups of a part to those of the parts before it; either may be without groups. Throws Error where numbers
+/// of groups do not fit together.
+void join(GroupGrid& before, const GroupGrid& part, PartJoin how);
+
 /// Scales of a matrix on the host: element (r, c) has data[r / rows * stride_r + c / cols * stride_c].
 struct ScaleGrid {
   std::vector<float> data;
@@ -90,8 +107,7 @@ View on_host(const Context& ctx, const View& x, std::vector<std::byte>& memory);
 /// not depend on the number of threads.
 Figures measure(const View& x, const ScaleGrid& scales, dtype::DType format);
 
-/// Figures by group, in row-major order of the groups; `contract` is the dimension that the GEMM contracts.
-std::vector<GroupFigures> measure_groups(const View& x, const ScaleGrid& scales, dtype::DType format,
-                                         quant::ContractionAxis contract);
+/// Figures by group; `contract` is the dimension that the GEMM contracts.
+GroupGrid measure_groups(const View& x, const ScaleGrid& scales, dtype::DType format, quant::ContractionAxis contract);
 
 }  // namespace fp8::statistics
