@@ -2,7 +2,8 @@
 // There is room for one kernel at a time: the operations of all communicators run one after the other, in the order of
 // the program if NCCL_LAUNCH_ORDER_IMPLICIT is 1, else in any order. Ranks that start them in different orders wait for
 // each other for ever, as they may on a GPU. Calls that do not match are errors, where NCCL waits or writes nonsense.
-// FP8_NCCL_VERSION=22500 makes it an older one.
+// FP8_NCCL_VERSION=22500 makes it an older one. FP8_NCCL_DELAY=<number> lets each operation begin up to 10 ms after its
+// turn, at random by this seed and the rank.
 #include <nccl.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -72,6 +75,39 @@ class Turns {
   std::uint64_t taken_ = 0, ended_ = 0, running_ = kNone;
 };
 
+// How late the next operation begins.
+class Delays {
+ public:
+  static std::chrono::microseconds next() {
+    static Delays delays;
+    return std::chrono::microseconds(delays.seed_ == 0 ? 0 : delays.random_() % 10000);
+  }
+
+ private:
+  const int seed_ = std::getenv("FP8_NCCL_DELAY") == nullptr ? 0 : std::atoi(std::getenv("FP8_NCCL_DELAY"));
+  std::mt19937 random_{static_cast<unsigned>(seed_ * 64 + fp8::runtime::rank())};
+};
+
+// An operation of the ranks: it begins in its turn, after a delay.
+class Launched {
+ public:
+  explicit Launched(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  // Goes on; whether it is over.
+  bool advance() {
+    if (!Turns::get().begin(number_)) return false;
+    if (!begin_) begin_ = std::chrono::steady_clock::now() + Delays::next();
+    if (std::chrono::steady_clock::now() < *begin_) return false;
+    if (!group_->comm().aborted && !group_->advance()) return false;
+    Turns::get().end();
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::uint64_t number_ = Turns::get().take();
+  std::optional<std::chrono::steady_clock::time_point> begin_;
+};
+
 // The group that this thread has begun.
 struct Begun {
   struct Part {
@@ -86,12 +122,8 @@ thread_local Begun begun;
 
 void launch_all() {
   for (const Begun::Part& part : begun.parts) {
-    fp8::runtime::launch(part.stream, "NCCL " + part.group->name(), [group = part.group, number = Turns::get().take()] {
-      if (!Turns::get().begin(number)) return false;
-      if (!group->comm().aborted && !group->advance()) return false;
-      Turns::get().end();
-      return true;
-    });
+    fp8::runtime::launch(part.stream, "NCCL " + part.group->name(),
+                         [launched = Launched(part.group)]() mutable { return launched.advance(); });
   }
   begun.parts.clear();
 }

@@ -74,6 +74,15 @@ done <<END
 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2
 END
+# --- stages whose messages are late at random: none waits for ever, and the bits are those without delays
+fp8-init tiny --set num_hidden_layers=4 -o l.h5 -q >out 2>err
+flags="--batch-size 1 --grad-accumulation 5 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 5"
+for stages in 2 4; do
+  FP8_DEVICE_ORDER=first steps "$step" prompt $stages l $flags --pp $stages
+  FP8_DEVICE_ORDER=$stages FP8_NCCL_DELAY=$stages steps "$step" late $stages l $flags --pp $stages
+  same_bits "$stages stages: the bits of steps without delays" late prompt
+  is "$stages stages: and of the evaluation" "$(evaluations late)" "$(evaluations prompt)"
+done
 FP8_NCCL_VERSION=22500 steps "$step" old 2 m --batch-size 1 --device cuda --precision bf16 --zero 1
 steps fp8-step cpu 2 m --batch-size 1 --precision bf16 --zero 1
 near "with a NCCL that does not order communicators" old cpu 1e-3

@@ -5,7 +5,8 @@
 // and each occupies its place until the other rank runs its part. There, what an action sends and what the next one
 // receives are one group of messages: in the steady state both are of the same neighbour, whose group has the same two
 // messages; before and after it, the groups of stages s and s + 1 that have a message in common follow each other along
-// the stages. Schedule.GroupedExchangesCannotDeadlock tries this order with stages that are late at random.
+// the stages. Schedule.GroupedExchangesCannotDeadlock tries this order with stages that are late at random;
+// tests/mpi/device.t runs it on a stand-in for NCCL whose operations begin late at random.
 #include "fp8/shard/pipeline.h"
 
 #include <algorithm>
