@@ -65,6 +65,11 @@ is "the record has the expected bubble" "$(field bubble_expected way | head -n 1
 says "the run record has the mesh" '"mesh":\{"dp_replicate":1,"dp_shard":1,"pp":4,"ep":1,"tp":1\}' head -n 1 way
 says "and the stages with their memory" '"stages":\[\{"layers":1,"memory":[0-9]+\},\{"layers":1,' head -n 1 way
 
+# --- a profile has a table of the stages, and names each rank's
+mpirun -n 2 fp8-step u.h5 --data d.h5 --seq-length 16 --batch-size 2 --grad-accumulation 4 --steps 2 --pp 2 --profile 2 --out profiled >log 2>notes </dev/null
+is "the table of a profile has a line for each stage" "$? $(grep -c -E '^fp8-step: +[01] +[0-9.]+ +[0-9.]+$' notes)" "0 2"
+is "and the file the stage of each rank" "$(grep -o '"name":"rank [01], stage [01]"' profiled/profile-2-2.json | tr '\n' ' ')" '"name":"rank 0, stage 0" "name":"rank 1, stage 1" '
+
 # --- tied embeddings, and other dimensions beside pp: the numbers of one rank
 for way in "t: 2 24 --pp 2" "t: 4 24 --pp 4 --paranoid 1" "t:--documents separate 8 6 --pp 2 --dp-replicate 2 --zero 2 --paranoid 1" "t: 8 12 --pp 2 --tp 2 --dp-shard 2 --zero 3" \
   "u: 4 24 --pp 2 --tp 2" "u: 4 12 --pp 2 --dp-shard 2 --zero 3" "u: 4 12 --pp 2 --dp-replicate 2" "u: 8 6 --pp 2 --dp-shard 4 --zero 2 --async-save --save-every 1" \

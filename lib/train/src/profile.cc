@@ -165,8 +165,19 @@ std::string Profiler::table(const Limits& limits) const {
   return text + last;
 }
 
-std::string Profiler::trace_lines(int rank, std::int64_t origin) const {
+StepTimes Profiler::times() const {
+  Sum whole, communication;
+  for (const Span& s : step_spans_) whole.add(s);
+  for (const Span& s : profile_.spans())
+    if (s.work == Work::communication) communication.add(s);
+  const auto steps = static_cast<double>(steps_);
+  return {(whole.seconds - communication.seconds) / steps, communication.seconds / steps};
+}
+
+std::string Profiler::trace_lines(int rank, const std::string& row, std::int64_t origin) const {
   std::vector<std::string> lines;
+  if (!row.empty())
+    lines.push_back(json::trace_line({.name = row, .category = {}, .process = rank, .kind = json::TraceKind::process}));
   const auto add = [&](const Span& s, std::string_view name, std::string_view category, json::Object arguments) {
     lines.push_back(json::trace_line({name, category, rank, 0, static_cast<double>(s.begin - origin) * 1e-3,
                                       static_cast<double>(s.end - s.begin) * 1e-3, std::move(arguments)}));

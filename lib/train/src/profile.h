@@ -22,6 +22,12 @@ struct Limits {
 // on the device of `at`. Throws Error when its memory is insufficient.
 Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std::int64_t columns, std::int64_t inner);
 
+// Seconds of a step on a rank.
+struct StepTimes {
+  double computing = 0;      // everything but communication
+  double communicating = 0;  // with waits for other ranks
+};
+
 // Collects the operations of the requested steps.
 class Profiler {
  public:
@@ -36,8 +42,11 @@ class Profiler {
   bool empty() const { return steps_ == 0; }
   // The time of a step by kind of work, one line each; without shares of limits that are 0.
   std::string table(const Limits& limits) const;
-  // Events of all operations of this rank and of the steps, lines for json::trace_file().
-  std::string trace_lines(int rank, std::int64_t origin) const;
+  // The mean of the steps.
+  StepTimes times() const;
+  // Events of all operations of this rank and of the steps, lines for json::trace_file(). `row`: the name of the rank's
+  // row, or empty for its number.
+  std::string trace_lines(int rank, const std::string& row, std::int64_t origin) const;
   // "profile-3-5.json".
   std::string file_name() const;
   // Start of the first profiled step, in nanoseconds of this rank's clock.

@@ -271,6 +271,7 @@ void report_profile(RunState& state, const RunContext& run) {
   const settings::RunConfig& c = run.config();
   Profiler& profiler = state.profiler;
   const std::string path = c.out + "/" + profiler.file_name();
+  const std::string stages = table_of_stages(run.device.mesh(), profiler.times());
   // Ranks share the host, so all of them measure it at the same time; each GPU is alone, and the first one's serves.
   if (run.device.type() == device::DeviceType::host || comm::is_writer(run.host_comm)) {
     Limits limits;
@@ -280,10 +281,10 @@ void report_profile(RunState& state, const RunContext& run) {
     } catch (const Error& e) {
       run.journal.note(cli::flag_name("profile") + ": the limits of the device were not measured: " + e.what());
     }
-    run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits));
+    run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits) + stages);
   }
-  const std::vector<std::string> lines =
-      run.host_comm.all_gather(profiler.trace_lines(run.host_comm.rank(), profiler.origin()));
+  const std::vector<std::string> lines = run.host_comm.all_gather(
+      profiler.trace_lines(run.host_comm.rank(), name_of_rank(run.device.mesh()), profiler.origin()));
   comm::agree(run.host_comm, [&] {
     if (!comm::is_writer(run.host_comm)) return;
     run.held.check();

@@ -2,6 +2,8 @@
 #include "stages.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 #include "fp8/base/text.h"
 
@@ -22,6 +24,29 @@ std::string note_of_stages(std::span<const int> layers, std::span<const std::int
     bytes += (s == 0 ? "" : ", ") + human_bytes(static_cast<std::uint64_t>(memory[s]));
   }
   return "stages of " + counts + " layers, with " + bytes + " on each rank";
+}
+
+std::string name_of_rank(const comm::Mesh& mesh) {
+  if (mesh.stages().size() == 1) return "";
+  return "rank " + std::to_string(mesh.all().rank()) + ", stage " + std::to_string(mesh.stages().rank());
+}
+
+std::string table_of_stages(const comm::Mesh& mesh, const StepTimes& mine) {
+  const auto stages = static_cast<std::size_t>(mesh.stages().size());
+  if (stages == 1) return "";
+  const auto own = static_cast<std::size_t>(mesh.stages().rank());
+  const double ranks = mesh.all().size() / static_cast<double>(stages);
+  std::vector<double> times(2 * stages, 0);
+  times[2 * own] = mine.computing / ranks;
+  times[2 * own + 1] = mine.communicating / ranks;
+  mesh.all().all_reduce(std::span<double>(times), comm::Reduce::sum);
+  std::string text = "  stage    computing    communication and waits, ms/step\n";
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::array<char, 80> line{};
+    std::snprintf(line.data(), line.size(), "  %5zu %12.2f %12.2f\n", s, times[2 * s] * 1e3, times[2 * s + 1] * 1e3);
+    text += line.data();
+  }
+  return text;
 }
 
 void add_stages(std::span<const int> layers, std::span<const std::int64_t> memory, json::Value& run_record) {
