@@ -16,12 +16,17 @@ StageRange stage_of(std::span<const int> layers, int number) {
           std::accumulate(layers.begin(), layers.end(), 0)};
 }
 
-UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>& table, std::int64_t length) {
-  const auto of_unit = [&](int unit) {
-    std::vector<Parameter> parameters;
-    for (const Parameter& p : table)
-      if (p.unit == unit) parameters.push_back(p);
-    return parameters;
+UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>& table, std::int64_t length,
+                     double fp8_cost) {
+  const auto cost_of = [&](const hf::ModelConfig& c, int unit) {
+    std::vector<Parameter> all, fp8;
+    for (const Parameter& p : table) {
+      if (p.unit != unit) continue;
+      all.push_back(p);
+      if (p.fp8) fp8.push_back(p);
+    }
+    const double more = fp8_cost - 1;
+    return training_flops_per_token(c, all) + (more != 0 && !fp8.empty() ? more * training_flops_per_token(c, fp8) : 0);
   };
   hf::ModelConfig untied = config;
   untied.tie_word_embeddings = false;  // the head's FLOPs are added below
@@ -29,9 +34,8 @@ UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>
   const auto layers = static_cast<int>(config.num_hidden_layers);
   costs.embedding = static_cast<double>(config.hidden_size);
   const double attention = 6.0 * static_cast<double>(length) * static_cast<double>(config.query_size());
-  for (int layer = 0; layer < layers; ++layer)
-    costs.layers.push_back(training_flops_per_token(untied, of_unit(layer + 1)) + attention);
-  costs.head = training_flops_per_token(config, of_unit(layers + 1));
+  for (int layer = 0; layer < layers; ++layer) costs.layers.push_back(cost_of(untied, layer + 1) + attention);
+  costs.head = cost_of(config, layers + 1);
   return costs;
 }
 

@@ -189,10 +189,16 @@ void check_stages(const Config& c, const hf::ModelConfig& model) {
   }
 }
 
-std::vector<int> layers_of_stages(const Config& c, const hf::ModelConfig& model,
-                                  const std::vector<model::Parameter>& table) {
-  if (!c.stages.empty()) return c.stages;
-  return model::divide_layers(model::unit_costs(model, table, c.seq_length), static_cast<int>(c.pp));
+model::UnitCosts costs_of_units(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
+                                std::int64_t length, device::DeviceType device) {
+  // With 124 million parameters the layers of a step in FP8 took 1.24 to 1.33 times as long as in bf16 under
+  // tensorwise, rowwise, delayed and blockwise.
+  constexpr double kEmulated = 1.3;
+  return model::unit_costs(model, table, length, device == device::DeviceType::host ? kEmulated : 1);
+}
+
+std::vector<int> layers_of_stages(const Config& c, const model::UnitCosts& costs) {
+  return c.stages.empty() ? model::divide_layers(costs, static_cast<int>(c.pp)) : c.stages;
 }
 
 std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,

@@ -36,12 +36,25 @@ TEST(Stages, AreThoseOfTheFlagOrEven) {
   const hf::ModelConfig model = small_model();
   const std::vector<model::Parameter> table = model::parameter_table(model);
   RunConfig c;
-  c.seq_length = 16;
-  EXPECT_EQ(layers_of_stages(c, model, table), std::vector<int>{3});
+  const model::UnitCosts costs = costs_of_units(model, table, 16, device::DeviceType::host);
+  EXPECT_EQ(layers_of_stages(c, costs), std::vector<int>{3});
   c.pp = 3;
-  EXPECT_EQ(layers_of_stages(c, model, table), (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(layers_of_stages(c, costs), (std::vector<int>{1, 1, 1}));
   c.pp = 2, c.stages = {1, 2};
-  EXPECT_EQ(layers_of_stages(c, model, table), c.stages);
+  EXPECT_EQ(layers_of_stages(c, costs), c.stages);
+}
+
+// The linears of layers in FP8, which a host emulates, and a head in bf16.
+TEST(Stages, CountFp8MoreOnAHost) {
+  const hf::ModelConfig model = small_model();
+  std::vector<model::Parameter> table = small_table(model);
+  const auto costs = [&](device::DeviceType device) { return costs_of_units(model, table, 0, device); };
+  const model::UnitCosts host = costs(device::DeviceType::host), gpu = costs(device::DeviceType::cuda);
+  for (model::Parameter& p : table) p.fp8 = false;
+  const model::UnitCosts bf16 = costs(device::DeviceType::host);
+  EXPECT_NEAR(host.layers[1] / bf16.layers[1], 1.3, 1e-12);
+  EXPECT_EQ(gpu.layers, bf16.layers);
+  EXPECT_EQ(host.head, bf16.head);
 }
 
 }  // namespace

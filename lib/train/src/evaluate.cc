@@ -64,8 +64,6 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
     settings::check_tensor_parallel(config.tp, setup.precision, setup.length, setup.model_spec.config,
                                     setup.model_spec.table);
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
-    one.seq_length = setup.length;
-    setup.model_spec.store.stages = settings::layers_of_stages(one, setup.model_spec.config, setup.model_spec.table);
     setup.model_spec.store.training = false;
     for (const std::string& note : setup.notes) add(note);
     if (setup.precision.precision != settings::Precision::fp8) continue;
@@ -143,8 +141,11 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
   const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};
-  for (const ModelSetup& setup : setups) {
+  for (ModelSetup& setup : setups) {
     const DeviceSetup device(config.device, setup.precision, mesh);
+    shard::ModelSpec& spec = setup.model_spec;
+    spec.store.stages = settings::layers_of_stages(
+        config, settings::costs_of_units(spec.config, spec.table, setup.length, device.type()));
     if (!device.note().empty() && &setup == &setups.front()) journal.note(device.note());
     evaluate_model(evaluation, setup, device);
   }

@@ -539,6 +539,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     RunSetup setup = resolve(config, mesh, inputs, *checkpoints);
     const DeviceSetup device(config.device, setup.config.precision, mesh, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
+    setup.divide_layers(device.type());
     std::optional<statistics::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
       setup.model_spec.store.fp8.observer =

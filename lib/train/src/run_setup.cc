@@ -149,17 +149,6 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   return model.tokenizer;
 }
 
-// Divides the layers.
-void set_stages(RunSetup& s) {
-  shard::ModelSpec& spec = s.model_spec;
-  spec.store.stages = settings::layers_of_stages(s.config, spec.config, spec.table);
-  // More of them change neither the memory of a stage nor, by as much as 1e-5, the bubble.
-  spec.micro_batches = static_cast<int>(std::min(s.config.grad_accumulation, std::int64_t{1} << 20));
-  s.bubble = model::expected_bubble(
-      model::stage_costs(model::unit_costs(spec.config, spec.table, s.config.seq_length), spec.store.stages),
-      spec.micro_batches);
-}
-
 // Resolves the adapters of the run. `model` is that of the checkpoint to start from: a run that is resumed keeps its
 // adapters, which are compared later, and other runs get those that were resolved.
 void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoint& first) {
@@ -187,7 +176,6 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
   settings::check_tensor_parallel(s.config, model, s.model_spec.table);
-  set_stages(s);
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
@@ -254,6 +242,15 @@ std::string fitting_ranks(std::int64_t ranks, std::int64_t product, bool exact, 
 
 bool RunSetup::changes_computation() const {
   return std::ranges::any_of(changes, [](const settings::SettingChange& c) { return c.name != kMesh; });
+}
+
+void RunSetup::divide_layers(device::DeviceType device) {
+  shard::ModelSpec& spec = model_spec;
+  const model::UnitCosts costs = settings::costs_of_units(spec.config, spec.table, config.seq_length, device);
+  spec.store.stages = settings::layers_of_stages(config, costs);
+  // More of them change neither the memory of a stage nor, by as much as 1e-5, the bubble.
+  spec.micro_batches = static_cast<int>(std::min(config.grad_accumulation, std::int64_t{1} << 20));
+  bubble = model::expected_bubble(model::stage_costs(costs, spec.store.stages), spec.micro_batches);
 }
 
 gemm::Count RunSetup::planned(std::int64_t logit_bytes, const model::StageRange& stage) const {

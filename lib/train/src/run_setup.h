@@ -45,6 +45,8 @@ struct RunSetup {
   double bubble = 0;                             // expected_bubble() of a step
   std::vector<std::string> notes;                // notes for the user
 
+  // Divides the layers into stages by what they cost on the device of the run. resolve() does not know it.
+  void divide_layers(device::DeviceType device);
   // Whether a change is of more than the mesh, of which the bytes of a checkpoint do not tell.
   bool changes_computation() const;
   // FP8 GEMMs of a step on a rank of a stage, with blocks of logits of so many bytes.

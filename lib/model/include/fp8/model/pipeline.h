@@ -33,7 +33,7 @@ struct StageRange {
 /// The stage `number` of those with so many layers each.
 StageRange stage_of(std::span<const int> layers, int number);
 
-/// FLOPs of forward and backward over one token.
+/// FLOPs of forward and backward over one token, by unit.
 struct UnitCosts {
   double embedding = 0;
   std::vector<double> layers{};
@@ -41,10 +41,11 @@ struct UnitCosts {
 };
 
 /// The FLOPs of training_flops_per_token(), with those of attention over half of `length` tokens, by unit. The
-/// embedding adds a row in backward.
-UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>& table, std::int64_t length);
+/// embedding adds a row in backward. FLOPs of linears in FP8 count `fp8_cost` times.
+UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>& table, std::int64_t length,
+                     double fp8_cost = 1);
 
-/// The FLOPs of each stage.
+/// The cost of each stage.
 std::vector<double> stage_costs(const UnitCosts& costs, std::span<const int> layers);
 
 /// Layers of each stage, at least 1: the largest cost is as small as possible, and the others are as even as that

@@ -6,6 +6,7 @@
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
+#include "fp8/model/pipeline.h"
 #include "fp8/settings/config.h"
 
 namespace fp8::settings {
@@ -58,10 +59,12 @@ void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model
 /// Throws Error unless the layers of the model can be divided into --pp stages, as --stages says.
 void check_stages(const Config& config, const hf::ModelConfig& model);
 
-/// The layers of each stage: those of --stages, or as even as the FLOPs of the table allow. After check_stages(),
-/// with a resolved seq_length.
-std::vector<int> layers_of_stages(const Config& config, const hf::ModelConfig& model,
-                                  const std::vector<model::Parameter>& table);
+/// The costs of the units of a model by FLOPs, where those in FP8 count more on a host, which emulates it.
+model::UnitCosts costs_of_units(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
+                                std::int64_t length, device::DeviceType device);
+
+/// The layers of each stage: those of --stages, or as even as the costs allow. After check_stages().
+std::vector<int> layers_of_stages(const Config& config, const model::UnitCosts& costs);
 
 /// The end of a message about a value of the flag `name`: "; --tp 2 or 4 fits", with the nearest values from 1 to
 /// `most` that fit; empty if there is none.
