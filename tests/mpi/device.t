@@ -70,6 +70,7 @@ done <<END
 3 m --precision fp8 --recipe mxfp8 --zero 3
 4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
 2 m --precision fp8 --recipe rowwise --tp 2
+4 m --precision fp8 --recipe tensorwise --tp 4
 2 m --precision fp8 --recipe delayed --pp 2 --grad-accumulation 2
 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2

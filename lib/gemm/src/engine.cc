@@ -168,6 +168,14 @@ VaryingRows::~VaryingRows() { engine_.impl_->host.vary_rows(false); }
 Uncounted::Uncounted(Engine& engine) : engine_(engine), before_(engine.counts()) {}
 Uncounted::~Uncounted() { engine_.impl_->counts = before_; }
 
+FurtherRows::FurtherRows(Engine& engine) : engine_(engine), before_(engine.counts()) {}
+FurtherRows::~FurtherRows() {
+  Counts& now = engine_.impl_->counts;
+  for (std::size_t role = 0; role < now.by.size(); ++role)
+    for (std::size_t kind = 0; kind < now.by[role].size(); ++kind)
+      now.by[role][kind].gemms = before_.by[role][kind].gemms;
+}
+
 const Counts& Engine::counts() const { return impl_->counts; }
 
 std::size_t Engine::scratch_bytes() const {

@@ -51,6 +51,19 @@ TEST_F(EngineTest, RepeatedGemmsAreNotCounted) {
   EXPECT_EQ(engine_.counts().linear(OperandKind::f32).gemms, 2) << "later ones are";
 }
 
+TEST_F(EngineTest, FurtherRowsOfAGemmCountAsFlops) {
+  const auto multiply = [&] { engine_.matmul(Context{}, plain(a_.view()), plain(b_.view()), c_.view(), {}); };
+  multiply();
+  {
+    const FurtherRows more(engine_);
+    multiply();
+  }
+  const auto& counts =
+      engine_.counts().by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(OperandKind::f32)];
+  EXPECT_EQ(counts.gemms, 1);
+  EXPECT_EQ(counts.flops, 2 * 2.0 * 4 * 6 * 8);
+}
+
 TEST_F(EngineTest, CountsByRoleAndKind) {
   MatmulOptions options;
   options.role = GemmRole::forward;

@@ -246,7 +246,9 @@ class Input {
  public:
   Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract,
         const View& amax)
-      : backward_(contract == ContractionAxis::first), high_(quant::quantize(ctx, x, {}, contract, {})), fp8_(high_) {
+      : backward_(contract == ContractionAxis::first), high_{}, fp8_{} {
+    if (x.empty()) return;
+    fp8_ = high_ = quant::quantize(ctx, x, {}, contract, {});
     if (std::ranges::none_of(weight.operands, [this](const Operand& o) { return casts(o.part); })) return;
     const LinearPrecision& precision = weight.precision;
     const bool multiplied = multiplies_columns(precision, backward_);
@@ -428,6 +430,47 @@ bool reads_codes(const Weight& weight, Pass pass, const View& amax) {
          (has_scale(weight.known.x) || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
 }
 
+namespace {
+
+// Whether the results need no more than x, dy and the weight of the rows and GEMMs at hand.
+bool is_plain(const Weight& weight) {
+  const LinearPrecision& precision = weight.precision;
+  return weight.adapters.empty() && observer_of(precision) == nullptr && precision.amax_reducer == nullptr &&
+         precision.column_factors.empty();
+}
+
+// Whether a scale is known before a cast: by itself or by the amax.
+bool scale_is_given(const quant::KnownScale& known, const View& amax) {
+  return has_scale(known) || (known.scale.empty() && !amax.empty());
+}
+
+// Whether all FP8 parts have given scales of dy.
+bool scales_of_dy_are_given(const Weight& weight, const View& amax) {
+  return std::ranges::all_of(weight.parts, [&](const Part& p) {
+    return !fp8_in(p, Pass::backward) || scale_is_given(known_for(weight.known.dy, weight.parts, p.begin), amax);
+  });
+}
+
+}  // namespace
+
+bool rows_are_apart(const Weight& weight, Pass pass, const View& amax) {
+  const TensorParallel& tp = weight.precision.tensor_parallel;
+  const bool backward = pass == Pass::backward, divided = tp.ranks != nullptr && (tp.axis == 1) != backward;
+  if (!is_plain(weight) || divided) return false;
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const quant::Granularity granularity = (backward ? recipe.dgrad.dy : recipe.forward.x).granularity;
+  if (granularity != quant::Granularity::tensor) return quant::block_extent(granularity).across <= 1;
+  return backward ? scales_of_dy_are_given(weight, amax) : scale_is_given(weight.known.x, amax);
+}
+
+bool gemms_are_apart(const Weight& weight, const View& amax_of_dy) {
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const bool calibrates = weight.precision.recipe == nullptr && !weight.known.x.amax.empty();  // reads x
+  const bool one_scale = recipe.dgrad.dy.granularity == quant::Granularity::tensor ||
+                         recipe.wgrad.dy.granularity == quant::Granularity::tensor;
+  return is_plain(weight) && !calibrates && (!one_scale || scales_of_dy_are_given(weight, amax_of_dy));
+}
+
 InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax) {
   const LinearPrecision& precision = weight.precision;
   InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
@@ -463,6 +506,15 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
 
 namespace {
 
+// The precision for the cast of dy of a part. If dgrad and wgrad read the same codes, calls for dx have counted them.
+LinearPrecision precision_of_dy(const Weight& weight, const Part& part, const Gradients& gradients) {
+  LinearPrecision precision = weight.precision;
+  const quant::Recipe& recipe = recipe_of(precision);
+  const bool shared = part.fp8 && part.gemms.dgrad && quant::CastPair{recipe.dgrad.dy, recipe.wgrad.dy}.shared();
+  if (gradients.after_dx && shared) precision.options.counts = nullptr;
+  return precision;
+}
+
 // Gradients with x for wgrad as `input`; x itself is empty if it came as codes.
 void backward_parts(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& input, const View& x,
                     const View& dy, const Gradients& gradients, const KnownAmaxes& amaxes) {
@@ -485,9 +537,9 @@ void backward_parts(const Context& ctx, gemm::Engine& engine, const Weight& weig
   Observation observation(call, x);
   for (const Operand& w : weight.operands) {
     const device::Scope part_scope(*ctx.arena);
-    const Gradient gradient =
-        cast_gradient(ctx, weight.precision, dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
-                      known_for(known.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
+    const Gradient gradient = cast_gradient(
+        ctx, precision_of_dy(weight, w.part, gradients), dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
+        known_for(known.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
     if (want_dx) {
       const bool add = &w != weight.operands.data();
       dgrad(call, gradient.codes.last, w, dx, add);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "layer.h"
 
@@ -52,6 +54,80 @@ TEST(InputCodes, GiveTheBitsOfACastOfTheWhole) {
         EXPECT_EQ(values(layer.dw), values(whole.dw));
         EXPECT_EQ(get(of_rows.view(), 0), get(of_whole.view(), 0));
       }
+}
+
+// Results of a layer under a recipe: of all rows at once, or of some rows of y and dx after the others.
+struct Outcome {
+  Outcome(const quant::Recipe& recipe, bool apart) {
+    Host host;
+    Layer layer(DType::bf16, 24, 32, three_parts(true), {31, 13, 5});
+    LinearPrecision precision = precision_of(recipe);
+    precision.options.counts = &counts;
+    const Tensor of_x(DType::f32, {1}), of_dy(DType::f32, {3});
+    const auto amax = [&](const View& of, const View& to) {
+      quant::amax(host.ctx, of, quant::Granularity::tensor, quant::ContractionAxis::last, to);
+    };
+    amax(layer.x.view(), of_x.view());
+    for (std::int64_t p = 0; p < 3; ++p) {
+      const Part& part = layer.parts[static_cast<std::size_t>(p)];
+      amax(layer.dy.view().columns(part.begin, part.end), of_dy.view().rows(p, p + 1));
+    }
+    const KnownAmaxes amaxes{of_x.view(), of_dy.view()};
+    const auto prepared = [&](Pass pass, const View& bias) {
+      return prepare(host.ctx, layer.w.view(), bias, layer.parts, precision, pass);
+    };
+    const Weight forth = prepared(Pass::forward, layer.bias.view()), back = prepared(Pass::backward, {});
+    EXPECT_TRUE(rows_are_apart(forth, Pass::forward, amaxes.x) && rows_are_apart(back, Pass::backward, amaxes.dy));
+    const View x = layer.x.view(), dy = layer.dy.view(), dx = layer.dx.view(), dw = layer.dw.view();
+    for (const auto& [first, last] : apart ? std::vector{std::pair(5, 24), {0, 5}} : std::vector{std::pair(0, 24)}) {
+      forward(host.ctx, layer.engine, forth, x.rows(first, last), layer.y.view().rows(first, last),
+              {of_x.view(), true});
+      backward(host.ctx, layer.engine, back, x.rows(first, last), dy.rows(first, last),
+               {.dx = dx.rows(first, last), .dw = apart ? View{} : dw, .db = {}}, amaxes);
+    }
+    if (apart) backward(host.ctx, layer.engine, back, x, dy, {.dx = {}, .dw = dw, .db = {}, .after_dx = true}, amaxes);
+    y = values(layer.y), of_input = values(layer.dx), of_weight = values(layer.dw);
+  }
+  Values y, of_input, of_weight;
+  quant::CastCounts counts;
+};
+
+// Ranks compute some rows while the other rows travel.
+TEST(RowsApart, GiveTheBitsOfTheWhole) {
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    SCOPED_TRACE(recipe.name);
+    const Outcome whole(recipe, false), apart(recipe, true);
+    EXPECT_EQ(apart.y, whole.y);
+    EXPECT_EQ(apart.of_input, whole.of_input);
+    EXPECT_EQ(apart.of_weight, whole.of_weight);
+    EXPECT_EQ(apart.counts.elements, whole.counts.elements);
+    EXPECT_EQ(apart.counts.underflowed, whole.counts.underflowed);
+  }
+}
+
+TEST(RowsApart, NeedKnownScalesAndNoAdapter) {
+  Host host;
+  const Layer layer(DType::bf16, 24, 32, three_parts(true), {31});
+  const Tensor one = filled(DType::f32, {1}, 31);
+  const auto weight = [&](const char* recipe, const KnownScales& known = {}) {
+    return prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(quant::find_recipe(recipe)), Pass::forward,
+                   known);
+  };
+  EXPECT_TRUE(rows_are_apart(weight("rowwise"), Pass::forward, {}));
+  EXPECT_TRUE(rows_are_apart(weight("tensorwise"), Pass::forward, one.view()));
+  EXPECT_FALSE(rows_are_apart(weight("tensorwise"), Pass::forward, {})) << "the amax is that of all rows";
+  const quant::KnownScale known{one.view(), one.view(), {}};
+  EXPECT_TRUE(rows_are_apart(weight("delayed", {known, {known, known, known}, {}}), Pass::forward, {}));
+  const quant::KnownScale own{one.view(), one.view(), {}, true};
+  EXPECT_FALSE(rows_are_apart(weight("delayed", {own, {known, known, known}, {}}), Pass::forward, one.view()))
+      << "the amax of a cast";
+  const Weight back = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision_of(quant::find_recipe("tensorwise")),
+                              Pass::backward);
+  EXPECT_TRUE(rows_are_apart(back, Pass::backward, one.view()));
+  EXPECT_FALSE(rows_are_apart(back, Pass::backward, {})) << "the amaxes of dy are those of all rows";
+  Weight adapted = weight("rowwise");
+  adapted.adapters.push_back({});
+  EXPECT_FALSE(rows_are_apart(adapted, Pass::forward, {}));
 }
 
 TEST(InputCodes, AreNotEnoughWhereXItselfIsRead) {

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "experts.h"
-#include "fp8/linear/codes.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
+#include "split_linear.h"
 
 namespace fp8::model {
 namespace {
@@ -61,35 +61,6 @@ View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, La
 // For the operation that writes what `weight` reads.
 ops::Amax recorded(const linear::Weight& weight, const View& amax) {
   return {amax, linear::needed_amaxes(weight).skip_nan};
-}
-
-// The codes of the rows of all ranks that divide linears, from those of this rank.
-linear::InputCodes gathered_codes(const Context& ctx, const LayerEnvironment& env, linear::InputCodes codes) {
-  const View all = allocate(ctx, DType::u8, {env.rows(), codes.bytes.shape[1]}, "scratch");
-  env.tensor->gather(ctx, codes.bytes, all);
-  codes.bytes = all;
-  return codes;
-}
-
-// A linear whose input is the rows of all ranks, of which this one has `own`. They travel as codes if the linear reads
-// nothing else; `amax` is that of all rows if its casts need one.
-void forward_gathered(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, const View& own,
-                      const View& y, const View& amax) {
-  if (env.tensor == nullptr || !linear::reads_codes(weight, linear::Pass::forward, amax))
-    return linear::forward(ctx, env.engine, weight, gathered(ctx, env, own), y, {amax, true});
-  const device::Scope scope(*ctx.arena);
-  const linear::InputCodes codes = linear::cast_rows(ctx, weight, linear::Pass::forward, own, amax);
-  linear::forward(ctx, env.engine, weight, gathered_codes(ctx, env, codes), y);
-}
-
-// Its gradients, for which the input is gathered again.
-void backward_gathered(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, const View& own,
-                       const View& dy, const linear::Gradients& gradients, const linear::KnownAmaxes& amaxes) {
-  if (env.tensor == nullptr || gradients.dw.empty() || !linear::reads_codes(weight, linear::Pass::backward, amaxes.x))
-    return linear::backward(ctx, env.engine, weight, gathered(ctx, env, own), dy, gradients, amaxes);
-  const device::Scope scope(*ctx.arena);
-  const linear::InputCodes codes = linear::cast_rows(ctx, weight, linear::Pass::backward, own, amaxes.x);
-  linear::backward(ctx, env.engine, weight, gathered_codes(ctx, env, codes), dy, gradients, amaxes);
 }
 
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
@@ -222,9 +193,9 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
   const View d_attention = allocate(ctx, env.activation, {env.rows(), c.query_size()}, "scratch");
   const View dqkv = allocate(ctx, env.activation, {env.rows(), c.query_size() + 2 * c.key_value_size()}, "scratch");
-  linear::backward(ctx, env.engine, o, saved.attention, gathered(ctx, env, d_out),
-                   gradients_of_sum(ctx, env, g, Slot::o, Slot::o_bias, d_out, d_attention),
-                   {input_amax(env, o, LayerAmax::attention), d_out_amax});
+  backward_of_sum(ctx, env, o, saved.attention, d_out,
+                  gradients_of_sum(ctx, env, g, Slot::o, Slot::o_bias, d_out, d_attention),
+                  {input_amax(env, o, LayerAmax::attention), d_out_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
   const View partial = partial_of(ctx, env, d_n1);
@@ -240,9 +211,8 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   const device::Scope scope(*ctx.arena);
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
-  linear::backward(
-      ctx, env.engine, down, saved.h, gathered(ctx, env, d_out),
-      gradients_of_sum(ctx, env, g, Slot::down, Slot::down_bias, d_out, dh),
+  backward_of_sum(
+      ctx, env, down, saved.h, d_out, gradients_of_sum(ctx, env, g, Slot::down, Slot::down_bias, d_out, dh),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
   const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);

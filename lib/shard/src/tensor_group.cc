@@ -33,6 +33,39 @@ void TensorGroup::gather(const device::Context& ctx, const View& own, const View
   group_->start_all_gather(bytes_at(own), memory_at(all), bytes).wait();
 }
 
+// In turn s each rank sends its rows to the rank that is s places further, so that every rank has one sender and one
+// receiver in a turn. All turns start at once, behind each other on the stream of the group.
+void TensorGroup::gather_parts(const device::Context& ctx, const View& own, const View& all,
+                               const std::function<void(std::int64_t first, const View& rows)>& compute) {
+  if (ctx.device == device::DeviceType::host) {
+    gather(ctx, own, all);
+    return compute(0, all);
+  }
+  const std::int64_t count = all.shape[0];
+  const auto rows_on = [&](int r) {
+    const RowRange rows = rows_of(count, r, ranks());
+    return all.rows(rows.begin, rows.end);
+  };
+  const auto before = [this](int turn) { return (rank() - turn + ranks()) % ranks(); };
+  std::vector<comm::Request> turns(static_cast<std::size_t>(ranks()));
+  if (!ctx.dry) traffic_->add_gather(comm::Along::tp, *group_, own.dtype, static_cast<std::int64_t>(own.bytes()));
+  for (int turn = 1; turn < ranks() && !ctx.dry; ++turn) {
+    const View rows = rows_on(before(turn));
+    const comm::SentMessage sent{bytes_at(own), static_cast<std::int64_t>(own.bytes()), (rank() + turn) % ranks()};
+    const comm::ReceivedMessage received{memory_at(rows), static_cast<std::int64_t>(rows.bytes()), before(turn)};
+    turns[static_cast<std::size_t>(turn)] = group_->start_messages({&sent, 1}, {&received, 1});
+  }
+  compute(first_row(count, rank()), own);
+  for (int turn = 1; turn < ranks(); ++turn) {
+    const View rows = rows_on(before(turn));
+    {
+      const device::Timer timer(ctx, device::Work::communication, "gather rows", tensor::bytes_of(rows));
+      turns[static_cast<std::size_t>(turn)].wait();
+    }
+    compute(first_row(count, before(turn)), rows);
+  }
+}
+
 void TensorGroup::sum(const device::Context& ctx, const View& partial, const View& bias, const View& own) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t n = own.shape[0], columns = own.shape[1];

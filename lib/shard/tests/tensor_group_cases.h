@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
@@ -48,7 +49,8 @@ class TensorRanks {
   TensorGroup group;      ///< the ranks
 };
 
-/// Rows are gathered, and partial sums added with one bias and one rounding; some ranks have no rows.
+/// Rows are gathered, at once and in parts, and partial sums added with one bias and one rounding; some ranks have no
+/// rows.
 inline void check_rows(comm::Communicator& ranks, dtype::DType type, std::int64_t rows) {
   constexpr std::int64_t kColumns = 3;
   TensorRanks r(ranks, 1);
@@ -62,6 +64,26 @@ inline void check_rows(comm::Communicator& ranks, dtype::DType type, std::int64_
   r.group.gather(r.ctx, mine.view(), all.view());
   for (std::int64_t i = 0; i < rows * kColumns; ++i)
     ASSERT_EQ(r.at(all, i), value(i)) << i << " of " << rows << " rows";
+  for (const bool in_parts : {false, true}) {
+    device::Context ctx = r.ctx;
+    if (in_parts) ctx.device = device::DeviceType::cuda;  // the group moves memory of the host all the same
+    const tensor::Tensor others = r.matrix(type, rows, kColumns, [](std::int64_t) { return -1.0; });
+    std::vector<int> passed(static_cast<std::size_t>(rows), 0);
+    int calls = 0;
+    r.group.gather_parts(ctx, mine.view(), others.view(), [&](std::int64_t first, const tensor::View& part) {
+      if (in_parts && calls == 0) {
+        EXPECT_EQ(part.data, mine.view().data) << "own rows need not travel";
+      }
+      ++calls;
+      for (std::int64_t i = 0; i < part.size(); ++i) {
+        const float v = type == dtype::DType::f32 ? part.as<float>()[i] : dtype::to_float(part.as<dtype::Bf16>()[i]);
+        ASSERT_EQ(v, value(first * kColumns + i)) << "row " << first << " and " << i / kColumns << " more";
+      }
+      for (std::int64_t row = first; row < first + part.shape[0]; ++row) ++passed[static_cast<std::size_t>(row)];
+    });
+    EXPECT_EQ(calls, in_parts ? ranks.size() : 1);
+    EXPECT_EQ(passed, std::vector<int>(static_cast<std::size_t>(rows), 1));
+  }
   // 1 on rank 0 and half of the distance of 1 to the next bf16 on the others, which only one rounding adds up.
   const double step = 0x1p-8;
   const tensor::Tensor partial =

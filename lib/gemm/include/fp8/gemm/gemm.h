@@ -151,6 +151,7 @@ class Engine {
  private:
   friend class VaryingRows;
   friend class Uncounted;
+  friend class FurtherRows;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -178,6 +179,21 @@ class Uncounted {
   ~Uncounted();
   Uncounted(const Uncounted&) = delete;
   Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  Engine& engine_;
+  Counts before_;
+};
+
+/// While it exists, the GEMMs of an engine count by their FLOPs alone: they compute further rows of GEMMs that were
+/// counted.
+class FurtherRows {
+ public:
+  /// For calls of `engine`, which outlives this.
+  explicit FurtherRows(Engine& engine);
+  ~FurtherRows();
+  FurtherRows(const FurtherRows&) = delete;
+  FurtherRows& operator=(const FurtherRows&) = delete;
 
  private:
   Engine& engine_;

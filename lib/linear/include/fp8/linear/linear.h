@@ -173,6 +173,7 @@ struct Gradients {
   bool accumulate = false;  ///< dw, a and b are added to, not overwritten
   View a{};  ///< f32 [rows of all a, K]: gradients of the adapters' a, one after the other; empty: no adapter
   View b{};  ///< f32 [rows of all b, R]: gradients of the adapters' b
+  bool after_dx = false;  ///< earlier calls have computed dx: codes of dy that both GEMMs read are not counted again
 };
 
 /// Known amaxes of the activations of backward(), by needed_amaxes(); f32 on the context's device. Of the whole where
@@ -182,7 +183,18 @@ struct KnownAmaxes {
   View dy{};  ///< [number of parts], of each part's columns of dy; empty: computed if needed
 };
 
-/// Gradients of the whole weight; x is the input of forward, dy [M, N] the gradient of its output. The cast of dy is
+/// Whether some rows of x give forward() these rows of y, or in Pass::backward some rows of dy these rows of dx, with
+/// the same casts as all rows together. `amax` is that of all rows of x, or those of dy, or empty. It is not so with
+/// adapters, whose dropout depends on the place of a row, nor where an observer gets whole operands, where ranks divide
+/// the columns of these rows, or where their scale is not known before the cast.
+bool rows_are_apart(const Weight& weight, Pass pass, const View& amax);
+
+/// Whether backward() for dx and then for dw has the same casts and reductions as one call for both. `amax_of_dy` as in
+/// KnownAmaxes. It is not so with adapters, which need both, nor where the scale of dy is not known before the cast.
+bool gemms_are_apart(const Weight& weight, const View& amax_of_dy);
+
+/// Gradients of the whole weight; x is the input of forward, which may be empty if dw is not wanted and
+/// gemms_are_apart(), dy [M, N] the gradient of its output. The cast of dy is
 /// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass. Adapters compute the
 /// product of x and a again, which is cheaper than to keep it. `amaxes` change no bit of the results.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,12 @@ class TensorExchange {
   virtual std::int64_t first_token() const = 0;
   /// Gathers the own rows of every rank, [own, C], into `all` [M, C], of the same type; contiguous. Collective.
   virtual void gather(const device::Context& ctx, const tensor::View& own, const tensor::View& all) = 0;
+  /// Gathers rows for work on some of them at a time: calls `compute(first, rows)` with rows [first, first + n) of all,
+  /// and after the last call all rows have been passed once. On the host that is one call with gather()'s `all`. On a
+  /// GPU the rows of each rank are passed alone, first `own`, and those of the other ranks, in `all`, travel while the
+  /// context's stream computes what earlier calls have put on it. In a dry context the calls are the same. Collective.
+  virtual void gather_parts(const device::Context& ctx, const tensor::View& own, const tensor::View& all,
+                            const std::function<void(std::int64_t first, const tensor::View& rows)>& compute) = 0;
   /// Adds the `partial` [M, C] of all ranks: each gets its own rows of the sum in `own` [own, C] of the same type. The
   /// terms travel in their type, are added in f32 in the order of the ranks, with `bias` [C] of that type if it is not
   /// empty, and rounded once. Collective.

@@ -20,6 +20,8 @@ class TensorGroup final : public model::TensorExchange, public quant::AmaxReduce
   std::int64_t first_row(std::int64_t rows, int rank) const override;
   std::int64_t first_token() const override { return first_token_; }
   void gather(const device::Context& ctx, const tensor::View& own, const tensor::View& all) override;
+  void gather_parts(const device::Context& ctx, const tensor::View& own, const tensor::View& all,
+                    const std::function<void(std::int64_t first, const tensor::View& rows)>& compute) override;
   void sum(const device::Context& ctx, const tensor::View& partial, const tensor::View& bias,
            const tensor::View& own) override;
   void sum_copies(const device::Context& ctx, const tensor::View& values) override;
