@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "fp8/base/error.h"
 #include "fp8/linear/observer.h"
@@ -267,6 +268,121 @@ TEST(TensorParallel, ColumnFactors) {
     run_ranks(layer, axis, precision, ranks);
     compare(whole.operands, axis, ranks, [](const Cast& part, const Cast& of_whole) { EXPECT_TRUE(part == of_whole); });
   }
+}
+
+constexpr std::int64_t kRank = 4, kRanksOfAll = static_cast<std::int64_t>(kParts) * kRank;
+
+// A layer whose weight is stored as codes, with an adapter beside each projection. Everything is an integer, or a
+// multiple of a quarter where rows have scales, so that sums are exact in f32 in any order.
+struct Adapted {
+  Adapted(const Layer& of, const std::vector<double>& scales_of_rows)
+      : scales(DType::f32, {of.n}),
+        inverse(DType::f32, {of.n}),
+        a(DType::f32, {kRanksOfAll, of.k}),
+        b(DType::f32, {of.n, kRank}),
+        da(DType::f32, {kRanksOfAll, of.k}),
+        db(DType::f32, {of.n, kRank}) {
+    for (std::int64_t i = 0; i < of.n; ++i) {
+      set(scales.view(), i, scales_of_rows[static_cast<std::size_t>(i)]);
+      set(inverse.view(), i, 1 / scales_of_rows[static_cast<std::size_t>(i)]);
+    }
+    fill_integers(a.view(), 2, 30);
+    fill_integers(b.view(), 2, 40);
+  }
+  void run(Layer& layer, const LinearPrecision& precision) const {
+    Host host(std::size_t{1} << 24);
+    const Tensor bytes(DType::u8, {layer.n, layer.k});
+    const float one = 1;
+    quant::cast_to_bytes(host.ctx, layer.w.view(), DType::e4m3, &one, bytes.view(), nullptr);
+    const std::int64_t count = precision.recipe->single_copy ? layer.n : kParts;
+    const Codes codes{bytes.view(), scales.view().rows(0, count), inverse.view().rows(0, count)};
+    const Tensor scaling = filled(DType::f32, {1}, 0.5);
+    const auto prepared = [&](Pass pass) {
+      Weight weight = prepare_codes(host.ctx, codes, {}, layer.parts, precision, pass);
+      for (std::int64_t p = 0; p < static_cast<std::int64_t>(kParts); ++p) {
+        const Part& part = layer.parts[static_cast<std::size_t>(p)];
+        weight.adapters.push_back(
+            {part, a.view().rows(p * kRank, (p + 1) * kRank), b.view().rows(part.begin, part.end), scaling.view()});
+      }
+      return weight;
+    };
+    forward(host.ctx, layer.engine, prepared(Pass::forward), layer.x.view(), layer.y.view());
+    backward(host.ctx, layer.engine, prepared(Pass::backward), layer.x.view(), layer.dy.view(),
+             {layer.dx.view(), {}, {}, false, da.view(), db.view()});
+  }
+  Tensor scales, inverse, a, b, da, db;
+};
+
+// The rows of the whole weight that a rank has.
+std::vector<std::int64_t> rows_of_rank(const Layer& whole, const Layer& part) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t p = 0; p < kParts; ++p)
+    for (std::int64_t r = part.parts[p].begin; r < part.parts[p].end; ++r)
+      rows.push_back(whole.parts[p].begin + part.parts[p].whole_begin + r - part.parts[p].begin);
+  return rows;
+}
+
+// Adds a rank's matrix to the sum of all at these rows and columns.
+void add_at(Values& sum, std::int64_t columns, const Tensor& part, const std::vector<std::int64_t>& rows,
+            std::int64_t first_column) {
+  const std::int64_t width = part.view().shape[1];
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (std::int64_t c = 0; c < width; ++c)
+      sum[static_cast<std::size_t>(rows[r] * columns + first_column + c)] +=
+          get(part.view(), static_cast<std::int64_t>(r) * width + c);
+}
+
+std::vector<std::int64_t> all_rows(std::int64_t n) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(n));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+// What ranks compute with codes and adapters adds up to, or is part of, what one rank computes, with no difference.
+TEST(TensorParallel, AdaptersBesideStoredCodesAreExact) {
+  for (const bool by_row : {false, true})
+    for (const int axis : {0, 1}) {
+      SCOPED_TRACE(std::string(by_row ? "rows" : "tensors") + ", axis " + std::to_string(axis));
+      const quant::Recipe& recipe = by_row ? single_copy() : quant::find_recipe("tensorwise");
+      LinearPrecision precision = precision_of(recipe);
+      precision.options.power_of_2 = true;
+      Layer whole(DType::f32, kRows, kIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13});
+      std::vector<double> scales;
+      for (std::int64_t i = 0; i < whole.n; ++i) scales.push_back(static_cast<double>(1 << (by_row ? i % 3 : 0)));
+      const Adapted of_whole(whole, scales);
+      of_whole.run(whole, precision);
+      const std::int64_t n = whole.n;
+      Values y(static_cast<std::size_t>(kRows * n)), dx(static_cast<std::size_t>(kRows * kIn)),
+          da(static_cast<std::size_t>(kRanksOfAll * kIn)), db(static_cast<std::size_t>(n * kRank));
+      RanksInTurn ranks;
+      ranks.run(kRanks, [&](int rank) {
+        if (rank == 0)
+          for (Values* sum : {&y, &dx, &da, &db}) std::ranges::fill(*sum, 0);
+        PartOf layer(whole, axis, rank);
+        const std::vector<std::int64_t> rows = rows_of_rank(whole, layer);
+        const std::int64_t first = first_column(axis, rank);
+        std::vector<double> own;
+        for (const std::int64_t r : rows) own.push_back(scales[static_cast<std::size_t>(r)]);
+        const Adapted adapted(layer, own);
+        copy_columns(of_whole.a.view(), first, adapted.a.view(), 0, layer.k);
+        for (std::size_t r = 0; r < rows.size(); ++r)
+          copy_columns(of_whole.b.view().rows(rows[r], rows[r] + 1), 0,
+                       adapted.b.view().rows(static_cast<std::int64_t>(r), static_cast<std::int64_t>(r) + 1), 0, kRank);
+        precision.tensor_parallel = {&ranks, axis, first, kIn, true};
+        adapted.run(layer, precision);
+        for (std::size_t r = 0; r < rows.size(); ++r)
+          for (std::int64_t m = 0; m < kRows; ++m)
+            y[static_cast<std::size_t>(m * n + rows[r])] +=
+                get(layer.y.view(), m * layer.n + static_cast<std::int64_t>(r));
+        add_at(dx, kIn, layer.dx, all_rows(kRows), first);
+        add_at(da, kIn, adapted.da, all_rows(kRanksOfAll), first);
+        add_at(db, kRank, adapted.db, rows, 0);
+      });
+      EXPECT_EQ(y, values(whole.y));
+      EXPECT_EQ(dx, values(whole.dx));
+      EXPECT_EQ(da, values(of_whole.da));
+      EXPECT_EQ(db, values(of_whole.db));
+    }
 }
 
 // Sums in the order of a tensor core need the scales of blocks.
