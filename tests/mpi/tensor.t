@@ -95,7 +95,7 @@ done <<'END'
 2|x.h5 --tp 2 --ep 3|--ep 3: does not divide 2, the number of ranks that share a copy of the parameters; --ep 2 fits
 4|m.h5 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8|--tp 4: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that there are no statistics of them
 2|codes.h5 --tp 2 --lora-rank 4|--tp 2: model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks; --tp 1 fits
-2|m.h5 --tp 2 --batch-size 1 --seq-length 1|--tp 2: a micro-batch has fewer tokens than that
+4|m.h5 --tp 4 --batch-size 1 --seq-length 2|--tp 4: the smallest pass has 2 tokens, and each rank needs one; --tp 2 fits
 END
 ok "nothing is written then" test ! -e refused
 done_testing

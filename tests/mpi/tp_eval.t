@@ -85,6 +85,6 @@ done <<'EOF'
 2|m.h5 --dp-replicate 2 --tp 2|--dp-replicate 2 times --tp 2: does not make 2 ranks; 4 ranks fit
 2|m.h5 --ep 2|--ep: m.h5 has no experts
 2|x.h5 --ep 8|--ep 8: x.h5 has 7 experts, and each part needs one
-2|m.h5 --tp 2 --seq-length 1|--tp 2: a micro-batch has fewer tokens than that
+2|m.h5 --tp 2 --seq-length 1|--tp 2: the smallest pass has 1 token, and each rank needs one; --tp 1 fits
 EOF
 done_testing

@@ -152,8 +152,10 @@ void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, st
                            const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
   if (tp == 1) return;
   const std::string what = cli::flag_name("tp") + " " + std::to_string(tp) + ": ";
-  if (rows < tp) throw Error(what + "a micro-batch has fewer tokens than that");
   const auto reason = [&](std::int64_t ranks) -> std::string {
+    if (rows < ranks)
+      return "the smallest pass has " + std::to_string(rows) + (rows == 1 ? " token" : " tokens") +
+             ", and each rank needs one";
     try {
       check_blocks_of_codes(model::local_table(model, table, {0, static_cast<int>(ranks), precision.recipe_or_null()}),
                             precision.recipe_or_null());

@@ -63,10 +63,10 @@ TEST(TensorParallel, ARankNeedsABlockOfTheIntermediateSizeAndOfTheVocabulary) {
 TEST(TensorParallel, ARankNeedsARow) {
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), kFits);
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.batch_size = 1, c.seq_length = 1; }),
-            "--tp 2: a micro-batch has fewer tokens than that");
+            "--tp 2: the smallest pass has 1 token, and each rank needs one; --tp 1 fits");
   const Divided many{.heads = 32, .key_value_heads = 32, .intermediate = 512, .vocabulary = 512};
   EXPECT_EQ(many.refusal(32, [](RunConfig& c) { c.sample_every = 5; }),
-            "--tp 32: a micro-batch has fewer tokens than that");
+            "--tp 32: the smallest pass has 16 tokens, and each rank needs one; --tp 16 fits");
 }
 
 TEST(TensorParallel, BlocksThatNoRankHasAloneHaveNoStatistics) {
