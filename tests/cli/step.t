@@ -35,6 +35,14 @@ says "--device cuda -n refuses what cuDNN does not compute, in a build with CUDA
   'attention: cuDNN: needs bf16 activations \(use --attention plain|this build has no' fp8-step m.h5 --data d.h5 $base --device cuda -n --precision fp32
 says "--device cuda -n --attention plain plans for it" 'CUDA \(assumed\) +768 MiB|this build has no' \
   fp8-step m.h5 --data d.h5 $base --device cuda -n --precision fp32 --attention plain
+bytes='attention gradients write and read .* of workspace a step if scores are stored, .* if sums are; this run'
+says "it prints what determinism of attention costs" "$bytes stores scores; determinism costs|this build has no" \
+  fp8-step m.h5 --data d.h5 $base --device cuda -n
+says "--no-deterministic stores sums" "$bytes stores sums, added in any order \(--no-deterministic\)|this build has no" \
+  fp8-step m.h5 --data d.h5 $base --device cuda -n --no-deterministic
+echo 'unsigned long cudnnGetVersion(void) { return 92800; }' >cudnn.c && cc -shared -fPIC -o libcudnn.so.9 cudnn.c
+says "with cuDNN 9.28 long sequences have ordered sums" "$bytes stores sums, added in order; determinism costs no bytes|this build has no" \
+  env LD_LIBRARY_PATH="$PWD" fp8-step m.h5 --data d.h5 --out x --steps 2 --seq-length 4096 --batch-size 16 --device cuda -n
 ok "--attention and --no-deterministic are accepted on a CPU" \
   fp8-step m.h5 --data d.h5 --out att --steps 1 --seq-length 16 --batch-size 2 --device cpu --attention plain --no-deterministic
 says "the run record names the CPU's attention, which is deterministic" '"attention":"cpu","deterministic":true,"device":"CPU' head -1 att/log.jsonl

@@ -49,6 +49,19 @@ void need_countable(const View& q, const Documents& documents) {
   if (q.shape[0] * q.shape[1] > std::numeric_limits<std::int32_t>::max()) refuse("has 32 bits for positions");
 }
 
+// The extents of a call for q [B, T, H, D] and `groups` key heads.
+FusedAttention extents_of(const View& q, std::int64_t groups, const Documents& documents) {
+  const std::int64_t sequences = q.shape[0], positions = q.shape[1];
+  FusedAttention call;
+  call.documents = documents.start.rank != 0;
+  call.batch = call.documents ? std::min(documents.count, sequences * positions) : sequences;
+  call.positions = call.documents ? rounded(std::min(documents.longest, positions)) : positions;
+  call.heads = q.shape[2];
+  call.groups = groups;
+  call.dim = q.shape[3];
+  return call;
+}
+
 std::int64_t library_version() {
   check_room(std::size_t{64} << 20U, "cuDNN");  // it aborts if a library that it loads cannot be mapped
   const device::Library library({"libcudnn.so.9"}, kInstallCudnn);
@@ -97,6 +110,19 @@ std::string attention_library() {
   const std::int64_t version = library_version();
   return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
+}
+
+GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents) {
+  FusedAttention call = extents_of(q, groups, documents);
+  call.backward = true;
+  const auto bytes = [&](FusedSums sums) {
+    call.sums = sums;
+    const FusedParts parts = parts_of(call, false);
+    return 2.0 * static_cast<double>(parts.each.assumed_workspace()) *
+           static_cast<double>(parts.sequences * parts.groups);
+  };
+  const double sums = bytes(FusedSums::atomic), scores = bytes(FusedSums::scores);
+  return {scores, sums, parts_of(call, has_ordered_sums(ctx)).each.sums == FusedSums::ordered};
 }
 
 void refuse(const std::string& reason) {
@@ -161,14 +187,8 @@ FusedAttention fused_forward_of(const View& q, const View& k, const View& v, flo
     refuse("needs heads of 8, 16, ... 128 elements, not " + std::to_string(q.shape[3]));
   need_countable(q, documents);
   need_aligned({&q, &k, &v, &out});
-  const std::int64_t sequences = q.shape[0], positions = q.shape[1];
-  FusedAttention call;
-  call.documents = documents.start.rank != 0;
-  call.batch = call.documents ? std::min(documents.count, sequences * positions) : sequences;
-  call.positions = call.documents ? rounded(std::min(documents.longest, positions)) : positions;
-  call.heads = q.shape[2];
-  call.groups = k.shape[2];
-  call.dim = q.shape[3];
+  const std::int64_t positions = q.shape[1];
+  FusedAttention call = extents_of(q, k.shape[2], documents);
   call.scale = scale;
   call.q = strides_of(q);
   call.k = strides_of(k);

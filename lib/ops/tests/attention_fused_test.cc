@@ -172,6 +172,20 @@ TEST(FusedAttention, OrderedSumsBoundTheMemoryOfLongSequences) {
   EXPECT_GT(parts_of(layer.backward(), false).each.assumed_workspace(), std::int64_t{128} << 30);
 }
 
+// Each byte of the workspace of all parts counts twice. A machine may have any cuDNN or none.
+TEST(FusedAttention, BytesOfGradients) {
+  const Layer layer(1, 8192, 32, 8, 128);
+  const GradientBytes whole = gradient_bytes({}, layer.q, 8, {});
+  const double rows = 32 * 8192;
+  EXPECT_EQ(whole.scores, 2 * (rows * 2 * 8192 + rows * (4 * 128 + 8))) << "in four parts";
+  EXPECT_EQ(whole.sums, 2 * rows * (8 * 128 + 8));
+  EXPECT_EQ(whole.ordered, has_ordered_sums({}));
+  EXPECT_EQ(gradient_bytes({}, layer.q, 32, {}).sums, 2 * rows * (4 * 128 + 8)) << "dk and dv need no copies";
+  EXPECT_FALSE(gradient_bytes({}, Layer(4, 2048, 32, 8, 128).q, 8, {}).ordered) << "1 GiB";
+  const GradientBytes documents = gradient_bytes({}, layer.q, 8, layer.documents(3, 1024));
+  EXPECT_EQ(documents.scores, 2 * 4 * (32.0 * 1024) * (2 * 1024 + 4 * 128 + 8)) << "room for four documents";
+}
+
 TEST(FusedAttention, AtomicSumsNeedNoScores) {
   const Layer layer(2, 32768, 32, 8, 64);
   const FusedAttention call = layer.backward({}, false);

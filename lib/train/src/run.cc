@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "attention_note.h"
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
@@ -372,16 +373,14 @@ std::string plan_text(const RunSetup& setup, const shard::MemoryPlan& plan) {
          (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
 }
 
-// The memory of attention's gradients on a GPU, in order and otherwise; empty if it is no more than 1 GiB.
-std::string text_of_attention(const RunSetup& setup, const DeviceSetup& device, const shard::MemoryPlan& plan) {
-  constexpr std::size_t kMuch = std::size_t{1} << 30;
-  const std::size_t now = plan.bytes_of("attention workspace");
-  if (now <= kMuch || !setup.model_spec.attention.deterministic) return {};
-  shard::ModelSpec other = setup.model_spec;
-  other.attention.deterministic = false;
-  const std::size_t then = plan_of(setup, other, device).bytes_of("attention workspace");
-  return "attention gradients take " + human_bytes(now) + "; " + human_bytes(then) + " with " +
-         cli::flag_name("no-deterministic") + ", or with cuDNN 9.25 or newer on compute capability 9.0";
+// What attention's gradients take on a GPU; empty where cuDNN does not compute them.
+std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, const shard::MemoryPlan& plan) {
+  if (device.type() == device::DeviceType::host || s.model_spec.attention.kernels == ops::AttentionKernels::plain)
+    return {};
+  shard::ModelSpec atomic = s.model_spec;
+  atomic.attention.deterministic = false;
+  const auto workspace = [](const shard::MemoryPlan& p) { return p.bytes_of("attention workspace"); };
+  return note_of_attention(s, device, workspace(plan), workspace(plan_of(s, atomic, device)));
 }
 
 // The plan, and what the user should know before the run. `memory`: memory_of_stages().

@@ -59,6 +59,18 @@ double attention_flops(const View& q, const Documents& documents);
 /// two.
 inline constexpr double kAttentionBackward = 2.5;
 
+/// Bytes that one call of attention_backward writes to cuDNN's workspace and reads from it, each byte once, in all
+/// parts of the call. Estimates.
+struct GradientBytes {
+  double scores = 0;     ///< the gradients of all scores are stored, which makes the result deterministic
+  double sums = 0;       ///< dq is summed in f32 instead, in a fixed order or in the order in which blocks finish
+  bool ordered = false;  ///< whether a deterministic call sums in a fixed order, and stores no scores
+};
+
+/// The bytes for q [B, T, H, D] and `groups` key heads; `q` and the starts of documents need no data. Without a stream
+/// in the context, an H100 with the cuDNN that is found here is assumed.
+GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents);
+
 /// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the sum of the softmax, is needed
 /// by the backward pass. Deterministic for any number of threads. On a GPU, Error is thrown, with --attention plain as
 /// a hint, if the kernels are fused and cuDNN is missing, does not support the call or has no plan for it; a dry run

@@ -1,0 +1,16 @@
+// What the plan of a run says about the gradients of attention on a GPU. Private to the crate.
+#pragma once
+
+#include <string>
+
+#include "fp8/train/device_setup.h"
+#include "run_setup.h"
+
+namespace fp8::train {
+
+// The bytes that cuDNN's gradients of attention write to their workspace and read from it in a step on this rank, with
+// stored scores and without, what this run does, and what determinism costs. A second line compares `workspace`, the
+// bytes of memory that are planned, with `atomic`, those of --no-deterministic, if they are more than 1 GiB.
+std::string note_of_attention(const RunSetup& s, const DeviceSetup& device, std::size_t workspace, std::size_t atomic);
+
+}  // namespace fp8::train
