@@ -39,7 +39,6 @@ FIGURES = {
     "memory-share": (0.75, 0.9, "", "share of the rate of memory that a kernel reaches, assumed"),
     "attention": (400.0, 500.0, "TFLOP/s", "attention of cuDNN, forward and backward together, assumed"),
     "score-passes": (2.0, 0.0, "", "times that gradients of scores are written or read: 2 if they are stored, 0 with ordered or atomic sums"),
-    "counted": (1.0, 0.0, "", "share of steps in which casts count saturated and underflowed codes: 1 is what fp8-step does"),
     "contention": (0.15, 0.0, "", "share of the time of communication by which the compute beside it takes longer, assumed"),
     "clock": (1.4, 1.755, "GHz", "of 132 multiprocessors with 4 warp instructions a cycle"),
 }
@@ -48,10 +47,10 @@ SHAPES = ((8, 1024), (1, 8192))  # sequences of a rank, and their tokens
 PUBLISHED = {"tensorwise": 1.25, "rowwise": 1.10}
 FAST = ("forward",)  # GEMMs with fast accumulation, in recipes that have it: lib/quant/src/recipe.cc
 SLOW = ("blockwise",)  # recipes without
-# Launches whose time is also bounded by instructions: kernel; the budget, of "all" its instructions or of its "loop", which is more than a thread executes;
-# for so many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches. COUNTED is for counted codes.
-INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,COUNTED>", "all", 64, 2), "update cast": ("cast_kernel<float,*,COUNTED>", "all", 64, 4),
-                "codes": ("repack_kernel<*", "all", 64, 1), "amax": ("amax_kernel<*", "loop", 32, 2)}
+# Launches whose time is also bounded by instructions: kernel; the budget, of its "path" or of its "loop", which is no less than a thread executes; for so
+# many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches. Casts count codes, as those of fp8-step do.
+INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,true>", "path", 64, 2), "update cast": ("cast_kernel<float,*,true>", "path", 64, 4),
+                "codes": ("repack_kernel<*", "path", 64, 1), "amax": ("amax_kernel<*", "loop", 32, 2)}
 Row = collections.namedtuple("Row", "recipe part kernel launches read read_token written written_token accessed accessed_token "
                              "flops_token")
 
@@ -65,12 +64,12 @@ def read_rows(path):
 
 
 def read_instructions(path):
-    """The instructions of each kernel, by pattern: of all and of the loop."""
+    """The instructions of each kernel, by pattern: of the loop and of the longest path without a loop."""
     of = {}
     with open(path, encoding="utf-8") as file:
         for words in (line.split("#")[0].split() for line in file):
             if words:
-                of[words[0]] = {name: float(n) for name, n in (("all", words[4]), ("loop", words[5])) if n != "-"}
+                of[words[0]] = {name: float(n) for name, n in (("loop", words[5]), ("path", words[6])) if n != "-"}
     return of
 
 
@@ -116,10 +115,7 @@ class Estimate:
             pattern, which, each, size = INSTRUCTIONS[name]
             elements = self.scaled(row, row.read, row.read_token) / size
             rate = 132 * 4 * 32 * self.figure["clock"] * 1e9
-            computing = [elements * self.instructions[pattern.replace("COUNTED", counted)][which] / each / rate
-                         for counted in ("false", "true")]
-            share = self.figure["counted"]
-            time = (1 - share) * max(time, computing[0]) + share * max(time, computing[1])
+            time = max(time, elements * self.instructions[pattern][which] / each / rate)
         return time
 
     def attention(self):

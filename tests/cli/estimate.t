@@ -19,7 +19,8 @@ ok 'fast accumulation counts in recipes that have it' test "$(most 'GEMMs of lin
 is 'and not in blockwise' "$(row 'GEMMs of linears' 6 --fast-share 0.3)" "$(row 'GEMMs of linears' 6)"
 ok 'scores that are stored cost more than those that are not' test "$(most attention 1 --length 8192 --score-passes 2)" -gt \
   "$(most attention 1 --length 8192 --score-passes 0)"
-ok 'counted codes cost time' test "$(most 'casts and scales' 2 --counted 1)" -gt "$(most 'casts and scales' 2 --counted 0)"
+ok 'a slow clock bounds casts by their instructions' test "$(most 'casts and scales' 2 --clock 0.1)" -gt "$(most 'casts and scales' 2)"
+is 'at the boost clock counted codes cost no time' "$(row 'casts and scales' 2 --clock 1.755)" "$(row 'casts and scales' 2 --clock 9)"
 ok 'communication slows the compute beside it' test "$(most 'beside communication' 1 --contention 0.5)" -gt "$(most 'beside communication' 1)"
 is 'one figure for both cases gives one result' "$(row 'GEMMs of linears' 1 --bf16-share 0.7 --launch 3)" 497
 is 'a shape has one table' "$(estimate --sequences 2 --length 4096 | grep -c '^Computed')" 1
