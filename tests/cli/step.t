@@ -71,6 +71,11 @@ refused "--fuse-projections with --tensor-stats-every is refused" '--tensor-stat
 for flag in --aux-loss --z-loss; do
   refused "$flag of a model without experts is refused" "$flag: m.h5 has no experts" $full $flag 0.01
 done
+fp8-init qwen3-moe-tiny --set decoder_sparse_step=9 -o dense.h5 -q >out 2>err
+for flag in "--aux-loss 0.01" "--z-loss 0.01" "--ep 2"; do
+  refused "$flag of a mixture without a layer with experts is refused" "${flag% *}: dense.h5: all layers are dense, so that there are no experts" \
+    dense.h5 --data d.h5 --out x --steps 1 --seq-length 32 $flag
+done
 for recipe in tensorwise current; do
   for flag in --no-fuse-projections --fuse-projections; do
     fp8-step m.h5 --data d.h5 --steps 9 --until-step 8 --seq-length 32 --batch-size 4 --lr 1e-2 --precision fp8 --recipe $recipe --out $recipe$flag $flag >$recipe$flag.log 2>err

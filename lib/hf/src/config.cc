@@ -192,8 +192,7 @@ std::optional<ExpertsConfig> parse_experts(const Keys& keys, const Defaults& d, 
 void check_size(const Keys& keys, const ModelConfig& c) {
   const auto product = [&](std::int64_t a, std::int64_t b) { return checked_mul(a, b, keys.what()); };
   const auto sum = [&](std::int64_t a, std::int64_t b) { return checked_add(a, b, keys.what()); };
-  std::int64_t sparse = 0;
-  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) sparse += c.is_sparse(i) ? 1 : 0;
+  const std::int64_t sparse = c.sparse_layers();
   const std::int64_t attention = 2 * c.hidden_size * (c.query_size() + c.key_value_size());
   std::int64_t size = product(c.num_hidden_layers, attention);
   size = sum(size, product(c.num_hidden_layers - sparse, 3 * c.hidden_size * c.intermediate_size));
@@ -285,6 +284,12 @@ std::string_view name_of(Family family) {
 bool ModelConfig::is_sparse(std::int64_t layer) const {
   return experts && (layer + 1) % experts->sparse_step == 0 &&
          !std::ranges::binary_search(experts->dense_layers, layer);
+}
+
+std::int64_t ModelConfig::sparse_layers() const {
+  std::int64_t sparse = 0;
+  for (std::int64_t i = 0; i < num_hidden_layers && experts; ++i) sparse += is_sparse(i) ? 1 : 0;
+  return sparse;
 }
 
 void ModelConfig::check_sequence_length(std::int64_t tokens) const {

@@ -103,7 +103,7 @@ TEST(ModelConfig, reads_experts_of_mixtral) {
   EXPECT_EQ(c.intermediate_size, 96);
   EXPECT_EQ(c.head_dim, 16);
   EXPECT_FALSE(c.sliding_window || c.qk_norm || c.attention_bias_qkv);
-  EXPECT_TRUE(c.is_sparse(0) && c.is_sparse(1));
+  EXPECT_EQ(c.sparse_layers(), c.num_hidden_layers);
   EXPECT_TRUE(same_model(c, load("mixtral/hf/config.v4.json")));
   EXPECT_EQ(load("wide-moe/hf/config.json").experts->count, 6);
 }
@@ -118,6 +118,8 @@ TEST(ModelConfig, reads_experts_of_qwen3_moe) {
   std::string sparse;
   for (std::int64_t i = 0; i < 6; ++i) sparse += c.is_sparse(i) ? "s" : "d";
   EXPECT_EQ(sparse, "dddsdd");
+  EXPECT_EQ(c.sparse_layers(), 1);
+  EXPECT_EQ(parse(kSparse + R"("decoder_sparse_step": 7})").sparse_layers(), 0);
   EXPECT_FALSE(parse(kSparse + R"("norm_topk_prob": false})").experts->normalize);
   EXPECT_TRUE(parse(kSparse + R"("attention_bias": true})").attention_bias_o);
 }

@@ -61,7 +61,7 @@ void check_recommendation(const settings::InspectConfig& config, const ckpt::Che
 
 // Throws Error for what needs experts, or a model without them.
 void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint) {
-  const bool any = hf::parse_config(checkpoint.config(), checkpoint.path()).experts.has_value();
+  const bool any = hf::parse_config(checkpoint.config(), checkpoint.path()).sparse_layers() > 0;
   if (any && config.bisection)
     throw Error(
         config.model + ": has experts, whose rows are of other tokens where A and B route differently, so that " +

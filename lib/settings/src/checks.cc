@@ -94,9 +94,20 @@ void check_statistics(const RunConfig& c) {
                 cli::flag_name("fuse-projections") + " does not compute");
 }
 
+namespace {
+
+// Throws Error for a flag of experts if no layer has any.
+void require_experts(const char* flag, const std::string& path, const hf::ModelConfig& model) {
+  if (model.sparse_layers() > 0) return;
+  throw Error(cli::flag_name(flag) + ": " + path +
+              (model.experts ? ": all layers are dense, so that there are no experts" : " has no experts"));
+}
+
+}  // namespace
+
 void check_expert_parallel(const Config& c, const hf::ModelConfig& model) {
   if (c.ep == 1) return;
-  if (!model.experts) throw Error(cli::flag_name("ep") + ": " + c.model + " has no experts");
+  require_experts("ep", c.model, model);
   if (c.ep > model.experts->count)
     throw Error(cli::flag_name("ep") + " " + std::to_string(c.ep) + ": " + c.model + " has " +
                 std::to_string(model.experts->count) + " experts, and each part needs one");
@@ -105,7 +116,7 @@ void check_expert_parallel(const Config& c, const hf::ModelConfig& model) {
 void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
   check_expert_parallel(c, model);
   for (const auto& [name, wanted] : {std::pair("aux-loss", c.aux_loss > 0), {"z-loss", c.z_loss > 0}})
-    if (wanted && !model.experts) throw Error(cli::flag_name(name) + ": " + c.model + " has no experts");
+    if (wanted) require_experts(name, c.model, model);
 }
 
 namespace {

@@ -104,6 +104,8 @@ struct ModelConfig {
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }
   /// Whether a layer, counted from 0, has experts instead of one MLP.
   bool is_sparse(std::int64_t layer) const;
+  /// Number of layers with experts.
+  std::int64_t sparse_layers() const;
   /// Throws Error when `tokens` > sliding_window: attention is computed over the whole sequence.
   void check_sequence_length(std::int64_t tokens) const;
 };

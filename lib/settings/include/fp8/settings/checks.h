@@ -71,9 +71,9 @@ std::vector<int> layers_of_stages(const Config& config, const model::UnitCosts& 
 std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
                            const std::function<bool(std::int64_t)>& fits);
 
-/// Throws Error for --ep if the model has no experts, and for --ep above their number.
+/// Throws Error for --ep if no layer of the model has experts, and for --ep above their number.
 void check_expert_parallel(const Config& config, const hf::ModelConfig& model);
-/// The same, and for --aux-loss and --z-loss if the model has no experts.
+/// The same, and for --aux-loss and --z-loss if no layer of the model has experts.
 void check_experts(const RunConfig& config, const hf::ModelConfig& model);
 
 /// A note that --expert-rows has no effect; empty if it has, or was not given.
