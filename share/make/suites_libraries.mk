@@ -19,9 +19,9 @@ $O/test/device-step: LD := $(fp8-step.ld) $(calls_stand_ins)'$$ORIGIN/libraries'
 device_cxx = $(CXX) $(CXXFLAGS) -O1 $(on_device_inc) $(fp8-step.inc)
 device_ld  = $(fp8-step.libs) $(fp8-step.ld) $(calls_stand_ins)$(abspath $O)/test/libraries
 tests += $O/test/device-step
-$O/test/libraries/libcublasLt.so.13: $(wildcard tests/libraries/lt*)
+$O/test/libraries/libcublasLt.so.13: $(wildcard tests/libraries/lt*) lib/gemm/src/cublaslt_names.h
 $O/test/libraries/libnccl.so.2: $(wildcard tests/libraries/ccl*)
 $(stand_ins): tests/libraries/runtime.h
 	@mkdir -p $(@D)
-	$(call say,LINK,$(@:$O/%=%))$(CXX) $(CXXFLAGS) -O3 -fPIC -shared $(libraries.inc) -isystem $(cuda_home)/include -o $@ $(filter %.cc,$^)
+	$(call say,LINK,$(@:$O/%=%))$(CXX) $(CXXFLAGS) -O3 -fPIC -shared $(libraries.inc) -Ilib/gemm/src -isystem $(cuda_more) -isystem $(cuda_home)/include -o $@ $(filter %.cc,$^)
 endif

@@ -303,6 +303,75 @@ TEST_F(GemmGpu, UnsupportedModesAreRefusedByName) {
   EXPECT_EQ(engine_->counts().by[3][2].gemms, 0) << "nothing ran";
 }
 
+// One GEMM of several that run together, and a copy of its C.
+struct Together {
+  Together(const Context& ctx, const tensor::Tensor& a_memory, const Operand& of_a, const tensor::Tensor& b_memory,
+           const Operand& of_b, tensor::Tensor c)
+      : c_memory(std::move(c)),
+        before(c_memory.view().bytes()),
+        a(ctx, a_memory, of_a.matrix),
+        b(ctx, b_memory, of_b.matrix),
+        result(ctx, c_memory, c_memory.view()),
+        product{of_a, of_b, result.view()} {
+    std::memcpy(before.data(), c_memory.view().data, before.size());
+    product.a.matrix = a.view();
+    product.b.matrix = b.view();
+  }
+  tensor::Tensor c_memory;
+  std::vector<std::byte> before;
+  OnGpu a, b, result;
+  std::optional<OnGpu> scale_a{}, scale_b{};
+  Product product;
+};
+
+// 40 experts, with other numbers of rows and other scales each: more than the arguments of one kernel name.
+TEST_F(GemmGpu, ProductsTogetherHaveTheBitsOfSingleOnes) {
+  constexpr std::int64_t kIn = 48, kOut = 32;
+  for (const bool codes : {false, true}) {
+    if (codes && !fp8()) continue;
+    for (const bool gradient : {false, true}) {  // of weights, where the contraction differs
+      std::vector<std::unique_ptr<Together>> all;
+      for (std::uint64_t g = 0; g < 40; ++g) {
+        const auto rows = static_cast<std::int64_t>(1 + g * 7 % 19);
+        const std::int64_t m = gradient ? kOut : rows, n = gradient ? kIn : kOut, k = gradient ? rows : kIn;
+        Matrix c = integers(gradient ? DType::f32 : DType::bf16, m, n, Layout::rows, 3 + g);
+        if (codes) {
+          const Codes a = make_codes(gradient ? DType::e5m2 : DType::e4m3, m, k, Sharing::one, 50 + g),
+                      b = make_codes(DType::e4m3, n, k, Sharing::one, 100 + g);
+          all.push_back(std::make_unique<Together>(ctx_, a.memory, a.operand(false), b.memory, b.operand(true),
+                                                   std::move(c.memory)));
+          Product& p = all.back()->product;
+          p.a.inverse_scale = all.back()->scale_a.emplace(ctx_, a.scale_memory, a.scales).view();
+          p.b.inverse_scale = all.back()->scale_b.emplace(ctx_, b.scale_memory, b.scales).view();
+        } else {
+          const Layout of_a = gradient ? Layout::transposed : Layout::rows,
+                       of_b = gradient ? Layout::rows : Layout::transposed;
+          const Matrix a = integers(DType::bf16, m, k, of_a, 50 + g), b = integers(DType::bf16, k, n, of_b, 100 + g);
+          all.push_back(
+              std::make_unique<Together>(ctx_, a.memory, plain(a.view), b.memory, plain(b.view), std::move(c.memory)));
+        }
+      }
+      std::vector<Product> products;
+      for (const auto& t : all) products.push_back(t->product);
+      const MatmulOptions options{.role = GemmRole::wgrad, .accumulate = gradient};
+      const std::int64_t counted = engine_->counts().by[2][codes ? 2 : 1].gemms;
+      engine_->matmul(ctx_, products, options);
+      EXPECT_EQ(engine_->counts().by[2][codes ? 2 : 1].gemms, counted + 40);
+      for (const auto& t : all) {
+        t->result.fetch();
+        const Tensor got(t->c_memory.view().dtype, {t->c_memory.view().shape[0], t->c_memory.view().shape[1]});
+        std::memcpy(got.view().data, t->c_memory.view().data, got.view().bytes());
+        std::memcpy(t->c_memory.view().data, t->before.data(), t->before.size());
+        const OnGpu again(ctx_, t->c_memory, t->c_memory.view());
+        engine_->matmul(ctx_, t->product.a, t->product.b, again.view(), options);
+        again.fetch();
+        ASSERT_EQ(std::memcmp(got.view().data, t->c_memory.view().data, got.view().bytes()), 0)
+            << "codes " << codes << " gradient " << gradient << " product " << &t - all.data();
+      }
+    }
+  }
+}
+
 TEST_F(GemmGpu, DryRunPlansTheScratchOfTheRun) {
   const Matrix a = integers(DType::bf16, 40, 24, Layout::rows, 1), b = integers(DType::bf16, 24, 32, Layout::rows, 2);
   const Matrix bias = integers(DType::f32, 1, 32, Layout::rows, 4), c = integers(DType::bf16, 40, 32, Layout::rows, 3);

@@ -3,15 +3,20 @@
 // this project does not use. FP8_CUBLASLT_VERSION=120800 makes it an older one, without row scales and blocks of 128;
 // FP8_CUBLASLT_REFUSES=<kind>, where the kind is rows, blocks or all, makes it one without kernels for these scales;
 // row_calls makes it one that proposes kernels with row scales and then refuses the calls; narrow makes it one without
-// kernels for FP8 results whose rows, here columns, are not multiples of 16.
+// kernels for FP8 results whose rows, here columns, are not multiples of 16; groups makes it one without grouped GEMMs,
+// and group_calls one that refuses calls of those that it has proposed. With FP8_CUBLASLT_TELL=1 each process tells at
+// its end how many grouped and how many single GEMMs it has computed.
 #include <cublasLt.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
+#include "cublaslt_names.h"
 #include "lt_product.h"
 #include "runtime.h"
 
@@ -25,6 +30,9 @@ using fp8::lt::Matrix;
 using fp8::lt::Product;
 
 constexpr std::size_t kWorkspaceUsed = 4096;
+// Attributes of layouts that the headers of CUDA 12.9 lack.
+constexpr int kBatchMode = 8, kRowsArray = 9, kColumnsArray = 10, kStridesArray = 11;
+constexpr std::int32_t kGrouped = 2;  // CUBLASLT_BATCH_MODE_GROUPED
 
 int number_of(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
@@ -83,7 +91,12 @@ Attributes layout() {
   return Attributes({{CUBLASLT_MATRIX_LAYOUT_TYPE, 4},
                      {CUBLASLT_MATRIX_LAYOUT_ROWS, 8},
                      {CUBLASLT_MATRIX_LAYOUT_COLS, 8},
-                     {CUBLASLT_MATRIX_LAYOUT_LD, 8}});
+                     {CUBLASLT_MATRIX_LAYOUT_LD, 8},
+                     {CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 4},
+                     {kBatchMode, 4},
+                     {kRowsArray, 8},
+                     {kColumnsArray, 8},
+                     {kStridesArray, 8}});
 }
 Attributes preferences() {
   return Attributes({{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 8},
@@ -91,7 +104,10 @@ Attributes preferences() {
                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4},
                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 4},
                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4},
-                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4}});
+                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4},
+                     {fp8::gemm::kAverageRows, 8},
+                     {fp8::gemm::kAverageColumns, 8},
+                     {fp8::gemm::kAverageContraction, 8}});
 }
 
 template <class T>
@@ -216,7 +232,100 @@ bool on_device(const Product& p) {
          on_device(p.d, p.c.bytes()) && (p.beta == 0 || on_device(p.c.data, p.c.bytes()));
 }
 
-// What a kernel was chosen for.
+bool is_grouped(cublasLtMatrixLayout_t l) { return of(l).as<std::int32_t>(kBatchMode) == kGrouped; }
+std::int32_t count_of(cublasLtMatrixLayout_t l) { return of(l).as<std::int32_t>(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT); }
+
+// What the manual requires of grouped matrices before their extents are read.
+cublasStatus_t check_groups(cublasLtMatmulDesc_t desc, const Product& p, int capability) {
+  const bool fp8 = fp8::lt::is_fp8(p.a.type);
+  const std::size_t from = capability != 90 ? 130300 : fp8 ? 130500 : 130400;
+  if (refuses("groups") || capability < 90 || capability >= 120 || cublasLtGetVersion() < from)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (of(desc).as<std::int32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE) != CUBLASLT_EPILOGUE_DEFAULT || p.a.type == CUDA_R_32F ||
+      fp8 != fp8::lt::is_fp8(p.b.type) || (!fp8 && p.a.type != p.b.type) || fp8::lt::is_fp8(p.c.type))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!fp8) return p.a.scale != nullptr || p.b.scale != nullptr ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+  const bool both_e5m2 = p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2;
+  const bool scaled = p.a.mode == fp8::gemm::kScaleOfEach && p.b.mode == fp8::gemm::kScaleOfEach &&
+                      p.a.scale != nullptr && p.b.scale != nullptr;
+  return !both_e5m2 && scaled && p.a.transposed && !p.b.transposed ? CUBLAS_STATUS_SUCCESS
+                                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// Products that this process has computed.
+struct Computed {
+  int grouped = 0, single = 0;
+  ~Computed() {
+    if (std::getenv("FP8_CUBLASLT_TELL") != nullptr)
+      std::fprintf(stderr, "stand-in for cuBLASLt: %d grouped GEMMs and %d single ones\n", grouped, single);
+  }
+};
+Computed& computed() {
+  static Computed all;
+  return all;
+}
+
+// Addresses of the extents of matrices of a grouped layout.
+struct Extents {
+  explicit Extents(cublasLtMatrixLayout_t l)
+      : rows(of(l).as<const std::int32_t*>(kRowsArray)),
+        columns(of(l).as<const std::int32_t*>(kColumnsArray)),
+        strides(of(l).as<const std::int32_t*>(kStridesArray)) {}
+  const std::int32_t *rows, *columns, *strides;
+
+  Matrix of_group(Matrix x, int g) const {
+    x.rows = rows[g];
+    x.columns = columns[g];
+    x.ld = strides[g];
+    return x;
+  }
+};
+
+// A call with grouped matrices.
+struct GroupedProduct {
+  Product p;  // addresses are of arrays
+  Extents a, b, c;
+  int count;
+};
+
+// What the library leaves undefined fails the device.
+void require_group(const Product& p) {
+  for (const Matrix* x : {&p.a, &p.b, &p.c}) {
+    const auto size = static_cast<std::int64_t>(fp8::lt::size_of(x->type));
+    const auto address = reinterpret_cast<std::uintptr_t>(x->data);
+    if (x->rows <= 0 || x->columns <= 0 || x->ld < x->rows || x->rows * size % 16 != 0 || x->ld * size % 16 != 0 ||
+        address % 16 != 0)
+      throw std::runtime_error("grouped GEMM: a matrix is empty, or not aligned to 16 bytes");
+  }
+  if (p.a.m() != p.c.rows || p.b.n() != p.c.columns || p.a.n() != p.b.m())
+    throw std::runtime_error("grouped GEMM: extents do not fit");
+  if (!on_device(p)) throw std::runtime_error("grouped GEMM: memory is not on the device");
+}
+
+void compute(const GroupedProduct& groups) {
+  const Product& p = groups.p;
+  const auto* const all_a = static_cast<const void* const*>(p.a.data);
+  const auto* const all_b = static_cast<const void* const*>(p.b.data);
+  const auto* const all_d = static_cast<void* const*>(p.d);
+  const auto* const scales_a = static_cast<const void* const*>(p.a.scale);
+  const auto* const scales_b = static_cast<const void* const*>(p.b.scale);
+  for (int g = 0; g < groups.count; ++g) {
+    Product one = p;
+    one.a = groups.a.of_group(p.a, g);
+    one.b = groups.b.of_group(p.b, g);
+    one.c = groups.c.of_group(p.c, g);
+    one.a.data = all_a[g];
+    one.b.data = all_b[g];
+    one.c.data = one.d = all_d[g];
+    one.a.mode = one.b.mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    one.a.scale = scales_a == nullptr ? nullptr : scales_a[g];
+    one.b.scale = scales_b == nullptr ? nullptr : scales_b[g];
+    require_group(one);
+    fp8::lt::compute(one);
+  }
+}
+
+// What a kernel was chosen for. Of grouped GEMMs m is their number, negative.
 struct Chosen {
   std::int64_t m, n, k;
   std::uint32_t a, b, c;  // alignments
@@ -225,11 +334,42 @@ struct Chosen {
 
 std::uint64_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
+// Layouts of A, B, C and D.
+struct Layouts {
+  cublasLtMatrixLayout_t a, b, c, d;
+};
+
+// A call with grouped matrices: extents and addresses are read when the stream comes to it.
+cublasStatus_t multiply_groups(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const Product& p, const Layouts& of,
+                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
+                               cudaStream_t stream) {
+  const cublasStatus_t status = check_groups(desc, p, handle->capability);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (refuses("group_calls") || algo == nullptr || of.c != of.d || p.c.data != p.d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  Chosen chosen{};
+  std::memcpy(&chosen, algo, sizeof chosen);
+  const auto count = static_cast<std::size_t>(count_of(of.c));
+  if (chosen.m != -count_of(of.c) || workspace_bytes < chosen.workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  for (const void* const array : {p.a.data, p.b.data, static_cast<const void*>(p.d), p.a.scale, p.b.scale}) {
+    if (array == nullptr) continue;
+    if (address(array) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!fp8::runtime::on_device(array, count * sizeof(void*))) return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
+  ++computed().grouped;
+  const GroupedProduct groups{p, Extents(of.a), Extents(of.b), Extents(of.c), count_of(of.c)};
+  fp8::runtime::launch(stream, "grouped product of cuBLASLt", [groups, workspace] {
+    std::memset(workspace, 0xFF, kWorkspaceUsed);
+    compute(groups);
+    return true;
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
 
-std::size_t cublasLtGetVersion() { return static_cast<std::size_t>(number_of("FP8_CUBLASLT_VERSION", 130100)); }
+std::size_t cublasLtGetVersion() { return static_cast<std::size_t>(number_of("FP8_CUBLASLT_VERSION", 131000)); }
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED   ? "the functionality requested is not supported"
          : status == CUBLAS_STATUS_INVALID_VALUE ? "an unsupported value or parameter was passed to the function"
@@ -274,6 +414,17 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataTy
   (void)made.set(CUBLASLT_MATRIX_LAYOUT_LD, &ld, 8);
   return make(to, std::move(made));
 }
+cublasStatus_t cublasLtGroupedMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataType type, int count,
+                                                 const void* rows, const void* columns, const void* strides) {
+  Attributes made = layout();
+  (void)made.set(CUBLASLT_MATRIX_LAYOUT_TYPE, &type, 4);
+  (void)made.set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, 4);
+  (void)made.set(kBatchMode, &kGrouped, 4);
+  (void)made.set(kRowsArray, &rows, 8);
+  (void)made.set(kColumnsArray, &columns, 8);
+  (void)made.set(kStridesArray, &strides, 8);
+  return make(to, std::move(made));
+}
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t object) { return destroy(object); }
 cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t object,
                                                 cublasLtMatrixLayoutAttribute_t attribute, void* value,
@@ -303,14 +454,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (most < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const Product p = product_of(desc, a, b, c);
   const Attributes& want = of(preference);
-  const Chosen chosen{p.c.rows,
-                      p.c.columns,
-                      p.a.n(),
-                      want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
-                      want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES),
-                      want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES),
-                      kWorkspaceUsed};
-  const cublasStatus_t status = check(desc, p, {chosen.a, chosen.b, chosen.c}, handle->capability);
+  Chosen chosen{p.c.rows,
+                p.c.columns,
+                p.a.n(),
+                want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
+                want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES),
+                want.as<std::uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES),
+                kWorkspaceUsed};
+  const bool grouped = is_grouped(c);
+  if (grouped && (!is_grouped(a) || !is_grouped(b) || count_of(a) != count_of(c) || count_of(b) != count_of(c)))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (grouped) chosen.m = -count_of(c);
+  const cublasStatus_t status = grouped ? check_groups(desc, p, handle->capability)
+                                        : check(desc, p, {chosen.a, chosen.b, chosen.c}, handle->capability);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (want.as<std::uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) < kWorkspaceUsed)
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -334,6 +490,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   p.d = d;
   p.alpha = *static_cast<const float*>(alpha);
   p.beta = *static_cast<const float*>(beta);
+  if (is_grouped(c_layout))
+    return multiply_groups(handle, desc, p, {a_layout, b_layout, c_layout, d_layout}, algo, workspace, workspace_bytes,
+                           stream);
   const cublasStatus_t status = check(desc, p, {address(a), address(b), address(c) | address(d)}, handle->capability);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (refuses("row_calls") && p.a.mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)
@@ -346,6 +505,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                     (address(c) | address(d)) % chosen.c == 0;
   if (!fits || workspace_bytes < chosen.workspace || address(workspace) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (!on_device(p) || !fp8::runtime::on_device(workspace, workspace_bytes)) return CUBLAS_STATUS_EXECUTION_FAILED;
+  ++computed().single;
   fp8::runtime::launch(stream, "product of cuBLASLt", [p, workspace] {
     std::memset(workspace, 0xFF, kWorkspaceUsed);
     fp8::lt::compute(p);

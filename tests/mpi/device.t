@@ -43,7 +43,7 @@ END
 steps "$step" rows 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
 is "with kernels for row scales nothing is noted" "$(cat err)" ""
 noted="fp8-step: row scales are applied to the sums of some GEMMs: matrix multiply:"
-for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.1.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.1.0 refused" \
+for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.10.0 refused" \
   "FP8_CUBLASLT_VERSION=120800:.* needs cuBLASLt 12.9 or later, and this is cuBLASLt 12.8.0$"; do
   rm -f after
   export "${way%%:*}"
@@ -56,6 +56,28 @@ FP8_CUBLASLT_VERSION=120800 steps "$step" x 1 m --device cuda --precision fp8 --
 is "scales for blocks have no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'with scales for 1x128 .* needs cuBLASLt 12.9 or later' err)" "2 1 1"
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Fp8WithEveryPairOfScalesIsExact' >out 2>err
 is "tests of GEMMs pass with a library that refuses FP8 results with a number of columns that 16 does not divide" "$? $(grep -c '^\[  PASSED  \] 1 test' out)" "0 1"
+
+# --- the GEMMs of all experts in one call, and in libraries that have no such call or refuse it
+while read -r ways flags; do
+  ways=$(echo "$ways" | tr , ' ')
+  export FP8_CUBLASLT_TELL=1
+  steps "$step" together 1 x --batch-size 2 --device cuda $flags
+  is "$flags: GEMMs of experts run together, and nothing is noted" "$(grep -c '^fp8-step: ' err) $(grep -c ': [1-9][0-9]* grouped GEMMs' err)" "0 1"
+  for way in $ways; do
+    export "${way?}"
+    steps "$step" apart 1 x --batch-size 2 --device cuda $flags
+    is "$flags, $way: one line says that they do not" "$(grep -c '^fp8-step: ' err) $(grep -c '^fp8-step: some GEMMs of experts run one after the other: matrix multiply: ' err) $(
+      grep -c ': 0 grouped GEMMs' err)" "1 1 1"
+    same_bits "$flags, $way: the losses have the same bits" apart together
+    unset FP8_CUBLASLT_REFUSES FP8_CUBLASLT_VERSION
+  done
+  unset FP8_CUBLASLT_TELL
+done <<END
+FP8_CUBLASLT_REFUSES=groups,FP8_CUBLASLT_VERSION=130100 --precision bf16
+FP8_CUBLASLT_REFUSES=group_calls,FP8_CUBLASLT_VERSION=130400 --precision fp8 --recipe tensorwise
+END
+FP8_CUBLASLT_TELL=1 "${step%/*}/libraries_test" --gtest_filter='GemmGpu.ProductsTogether*' >out 2>err
+is "40 experts, some of one row, have grouped GEMMs in bf16 and FP8, for outputs and for gradients of weights" "$? $(sed -n 's/.*: \([0-9]*\) grouped.*/\1/p' err)" "0 4"
 
 # --- several ranks: shards of all stages, even and uneven, replicas, experts, linears that ranks divide, and stages of layers
 while read -r ranks model flags; do

@@ -1,6 +1,8 @@
 // GEMMs on a device: plans, scratch, calls of cuBLASLt and of the kernels of epilogue.cuh. All work runs in order on
 // the stream of the context, so all calls share their scratch.
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "cublaslt.h"
 #include "cuda.h"
@@ -8,6 +10,7 @@
 #include "fp8/base/error.h"
 #include "fp8/device/cuda.h"
 #include "fp8/gemm/note.h"
+#include "group_arrays.cuh"
 #include "scratch.h"
 
 namespace fp8::gemm {
@@ -34,13 +37,18 @@ class Gemm : public DeviceGemm {
  public:
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
            const MatmulOptions& options) override;
-  std::size_t scratch_bytes() const override { return workspace_.bytes() + sums_.bytes() + broadcast_.bytes(); }
+  bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
+                    const Recorded& recorded) override;
+  std::size_t scratch_bytes() const override {
+    return workspace_.bytes() + sums_.bytes() + broadcast_.bytes() + arrays_memory_.bytes();
+  }
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
   LtPlan& plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                   int capability);
   bool multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
+  void reserve_arrays(std::size_t groups, bool dry);
   void reserve(const DeviceCall& call);
   Pointers pointers(const Context& ctx, const DeviceCall& call, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options);
@@ -48,13 +56,25 @@ class Gemm : public DeviceGemm {
 
   std::unique_ptr<OpenLibrary> library_;
   std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
-  Scratch workspace_{DeviceType::cuda}, sums_{DeviceType::cuda}, broadcast_{DeviceType::cuda};
+  Scratch workspace_{DeviceType::cuda}, sums_{DeviceType::cuda}, broadcast_{DeviceType::cuda},
+      arrays_memory_{DeviceType::cuda};
+  GroupArrays arrays_;  // of GEMMs that are computed together
 };
+
+// What the library reads of one GEMM of a group.
+GroupEntry entry_of(const DevicePlan& p, const Product& product) {
+  const auto address = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
+  const auto extent = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+  return {.addresses = {address(product.b.matrix.data), address(product.a.matrix.data), address(product.c.data),
+                        address(product.b.inverse_scale.data), address(product.a.inverse_scale.data)},
+          .extents = {extent(p.a.rows), extent(p.a.columns), extent(p.a.stride), extent(p.b.rows), extent(p.b.columns),
+                      extent(p.b.stride), extent(p.m), extent(p.n), extent(p.c_stride)}};
+}
 
 LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
   if (const auto found = plans_.find(plan); found != plans_.end()) return *found->second;
   if (!library_) library_ = std::make_unique<OpenLibrary>();
-  auto made = std::make_unique<LtPlan>(library_->lt, plan);
+  auto made = std::make_unique<LtPlan>(library_->lt, plan, arrays_);
   if (made->refusal.empty()) made->choose(library_->handle.get(), capability);
   if (plans_.size() >= kMostPlans) plans_.clear();
   return *(plans_[plan] = std::move(made));
@@ -66,7 +86,7 @@ LtPlan& Gemm::plan_of(DeviceCall& call, const Operand& a, const Operand& b, cons
                       int capability) {
   LtPlan* plan = &find(call.plan, capability);
   if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
-    note_once("row scales are applied to the sums of some GEMMs: " + plan->refusal);
+    note_once("row scales are applied to the sums of some GEMMs", plan->refusal);
     call = describe(a, b, c, options, capability, true);
     plan = &find(call.plan, capability);
   }
@@ -100,6 +120,48 @@ const void* Gemm::scales_for_library(const Context& ctx, const Operand& o, std::
   auto* to = reinterpret_cast<float*>(broadcast_.memory() + at);
   broadcast_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), broadcast, to);
   return to;
+}
+
+// Has arrays for `groups` GEMMs. Plans refer to the arrays, and are discarded when these move.
+void Gemm::reserve_arrays(std::size_t groups, bool dry) {
+  constexpr std::int64_t kStep = 64;
+  const std::int64_t capacity = std::max(arrays_.capacity, round_up(static_cast<std::int64_t>(groups), kStep));
+  arrays_memory_.need(GroupArrays::bytes(capacity));
+  if (dry || (capacity == arrays_.capacity && arrays_.memory != nullptr)) return;
+  arrays_ = {arrays_memory_.memory(), capacity};
+  std::erase_if(plans_, [](const auto& plan) { return plan.first.groups > 0; });
+}
+
+bool Gemm::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
+                        const Recorded& recorded) {
+  const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
+  std::vector<DeviceCall> calls;
+  for (const Product& p : products) {
+    MatmulOptions of_product = options;
+    of_product.bias = p.bias;
+    calls.push_back(describe(p.a, p.b, p.c, of_product, capability));
+  }
+  const bool unscaled = std::ranges::any_of(products, [](const Product& p) {
+    return is_codes(p.a) && (p.a.inverse_scale.empty() || p.b.inverse_scale.empty());
+  });
+  const std::optional<DevicePlan> kind = unscaled ? std::nullopt : together(calls);
+  if (!kind) return false;
+  workspace_.need(kWorkspace);
+  reserve_arrays(products.size(), ctx.dry);
+  if (ctx.dry || ctx.stream == nullptr) return false;
+  LtPlan& plan = find(*kind, capability);
+  if (plan.refusal.empty()) {
+    std::vector<GroupEntry> entries;
+    for (std::size_t i = 0; i < products.size(); ++i) entries.push_back(entry_of(calls[i].plan, products[i]));
+    const device::Timer timer(ctx, recorded.work, recorded.name, recorded.bytes, recorded.flops, recorded.mnk);
+    write_group_arrays(device::CudaLauncher(ctx), entries, arrays_);
+    if (multiply(ctx, plan,
+                 {arrays_.addresses(0), arrays_.addresses(1), arrays_.addresses(3), arrays_.addresses(4), nullptr,
+                  arrays_.addresses(2)}))
+      return true;
+  }
+  note_once("some GEMMs of experts run one after the other", plan.refusal);
+  return false;
 }
 
 void Gemm::reserve(const DeviceCall& call) {

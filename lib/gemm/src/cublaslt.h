@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "cublaslt_names.h"
 #include "device_plan.h"
 #include "fp8/device/library.h"
+#include "group_arrays.h"
 
 namespace fp8::gemm {
 
@@ -36,6 +38,7 @@ class CublasLt {
   decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;   ///<
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;  ///<
   decltype(&::cublasLtMatmulPreferenceGetAttribute) preference_get;  ///<
+  GroupedLayoutCreate grouped_layout_create = nullptr;               ///< null in libraries before kGroupsFrom
 
   /// Throws Error "cuBLASLt: call: reason" unless `status` is success.
   void check(cublasStatus_t status, const char* call) const;
@@ -70,8 +73,9 @@ class Owned {
 /// The library's objects for one plan.
 class LtPlan {
  public:
-  /// Creates the objects; needs no device. Sets `refusal` if the library is too old. Throws Error.
-  LtPlan(const CublasLt& lt, const DevicePlan& plan);
+  /// Creates the objects; needs no device. Sets `refusal` if the library is too old. A plan of several GEMMs refers to
+  /// `arrays`, whose extents are written before a call. Throws Error.
+  LtPlan(const CublasLt& lt, const DevicePlan& plan, const GroupArrays& arrays = {});
 
   /// Selects the first kernel that the library proposes; if there is none, sets `refusal`.
   void choose(cublasLtHandle_t handle, int capability);
@@ -91,7 +95,8 @@ class LtPlan {
   }
 
  private:
-  void describe_operands();
+  void describe_operands(const GroupArrays& arrays);
+  void describe_scales();
   void describe_epilogue();
   void describe_preference();
 };

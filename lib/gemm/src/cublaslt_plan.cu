@@ -37,6 +37,8 @@ cublasLtMatmulMatrixScale_t mode(Scaling s) {
       return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
     case Scaling::vec32_ue8m0:
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    case Scaling::per_batch_scalar_32f:
+      return kScaleOfEach;
     case Scaling::none:
     case Scaling::scalar_32f:
       break;
@@ -71,6 +73,7 @@ CublasLt::CublasLt()
   load(preference_destroy, "cublasLtMatmulPreferenceDestroy");
   load(preference_set, "cublasLtMatmulPreferenceSetAttribute");
   load(preference_get, "cublasLtMatmulPreferenceGetAttribute");
+  if (version() >= kGroupsFrom) load(grouped_layout_create, "cublasLtGroupedMatrixLayoutCreate");
 }
 
 void CublasLt::check(cublasStatus_t status, const char* call) const {
@@ -82,7 +85,7 @@ std::string CublasLt::name() const {
   return "cuBLASLt " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 
-LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p)
+LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p, const GroupArrays& arrays)
     : lt(functions),
       plan(p),
       desc(functions.desc_destroy),
@@ -90,12 +93,17 @@ LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p)
       b(functions.layout_destroy),
       c(functions.layout_destroy),
       preference(functions.preference_destroy) {
-  describe_operands();
+  if (plan.groups > 0 && lt.grouped_layout_create == nullptr) {
+    refusal = "matrix multiply: " + name_of(plan) + " needs cuBLASLt 13.4 or later, and this is " + lt.name();
+    return;
+  }
+  describe_operands(arrays);
+  describe_scales();
   describe_epilogue();
   describe_preference();
 }
 
-void LtPlan::describe_operands() {
+void LtPlan::describe_operands(const GroupArrays& arrays) {
   // Accumulation in f32, without TF32 for f32 operands.
   lt.check(lt.desc_create(desc.put(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(plan.a));
@@ -106,9 +114,23 @@ void LtPlan::describe_operands() {
                               static_cast<std::uint64_t>(columns), stride),
              "cublasLtMatrixLayoutCreate");
   };
+  const auto layouts = [&](Owned<cublasLtMatrixLayout_t>& to, DType type, int first) {
+    lt.check(lt.grouped_layout_create(to.put(), type_of(type), static_cast<int>(plan.groups), arrays.extents(first),
+                                      arrays.extents(first + 1), arrays.extents(first + 2)),
+             "cublasLtGroupedMatrixLayoutCreate");
+  };
+  if (plan.groups > 0) {
+    layouts(a, plan.a.format, 0);
+    layouts(b, plan.b.format, 3);
+    layouts(c, plan.c, 6);
+    return;
+  }
   layout(a, plan.a.format, plan.a.rows, plan.a.columns, plan.a.stride);
   layout(b, plan.b.format, plan.b.rows, plan.b.columns, plan.b.stride);
   layout(c, plan.c, plan.m, plan.n, plan.c_stride);
+}
+
+void LtPlan::describe_scales() {
   if (plan.a.scaling == Scaling::none) return;  // "If any scale is set for a non-narrow precisions matmul": an error
   set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(plan.fast_accumulation ? 1 : 0));
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere(0));
@@ -144,6 +166,10 @@ void LtPlan::describe_preference() {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.b.alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.c_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.c_alignment);
+  if (plan.groups == 0) return;
+  prefer(kAverageRows, plan.m);
+  prefer(kAverageColumns, plan.n);
+  prefer(kAverageContraction, plan.k);
 }
 
 void LtPlan::choose(cublasLtHandle_t handle, int capability) {

@@ -1,7 +1,9 @@
 // Maps calls to plans of cuBLASLt, and checks what chip and library support.
 #include "device_plan.h"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "fp8/base/round.h"
 
@@ -84,10 +86,12 @@ Factor codes_factor(const Side& s) {
           .alignment = alignment_of(v.data)};
 }
 
-// An f32 or bf16 operand in any layout: contiguous rows are columns of the library.
+// An f32 or bf16 operand in any layout: contiguous rows are columns of the library. A matrix of one column, whose
+// stride along the rows is arbitrary, has the orientation of the wider ones: experts of one row run together with
+// others.
 Factor float_factor(const Side& s) {
   const View& v = s.matrix;
-  const bool by_rows = v.stride[1] == 1 || v.shape[1] == 1;
+  const bool by_rows = v.stride[1] == 1 || v.stride[0] != 1;
   const int long_way = by_rows ? 1 : 0, other = 1 - long_way;
   const std::int64_t rows = v.shape[static_cast<std::size_t>(long_way)];
   const std::int64_t columns = v.shape[static_cast<std::size_t>(other)];
@@ -201,6 +205,7 @@ DType library_bias(const Side& a, DType c) { return is_codes(a.operand) ? DType:
 const char* scaling_text(Scaling s) {
   switch (s) {
     case Scaling::scalar_32f:
+    case Scaling::per_batch_scalar_32f:
       return " with a tensor scale";
     case Scaling::outer_vec_32f:
       return " with row scales";
@@ -214,6 +219,42 @@ const char* scaling_text(Scaling s) {
       break;
   }
   return "";
+}
+
+// The plan without what may differ between GEMMs that are computed together.
+DevicePlan kind_of(DevicePlan p) {
+  p.m = p.n = p.k = p.c_stride = 0;
+  for (Factor* f : {&p.a, &p.b}) f->rows = f->columns = f->stride = 0;
+  return p;
+}
+
+// Whether a grouped GEMM can have this one: "All matrix dimensions must meet the optimal requirements listed in Tensor
+// Core Usage", and arrays of extents are 32-bit.
+bool is_groupable(const DevicePlan& p) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const auto aligned = [](DType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                          std::uint32_t alignment) {
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    return rows > 0 && columns > 0 && rows * size % kWord == 0 && stride * size % kWord == 0 && alignment == kWord &&
+           std::max(columns, stride) <= kMost;
+  };
+  const auto fits = [&](const Factor& f) {
+    return f.format != DType::f32 && (f.scaling == Scaling::none || f.scaling == Scaling::scalar_32f) &&
+           aligned(f.format, f.rows, f.columns, f.stride, f.alignment);
+  };
+  return p.k > 0 && !p.bias && fits(p.a) && fits(p.b) && aligned(p.c, p.m, p.n, p.c_stride, p.c_alignment);
+}
+
+// The extent of all calls, or their average, rounded up to a power of two.
+std::int64_t average(std::span<const DeviceCall> calls, std::int64_t DevicePlan::*extent) {
+  std::int64_t sum = 0;
+  bool equal = true;
+  for (const DeviceCall& call : calls) {
+    sum += call.plan.*extent;
+    equal = equal && call.plan.*extent == calls.front().plan.*extent;
+  }
+  if (equal) return calls.front().plan.*extent;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(divide_up(sum, std::ssize(calls)))));
 }
 
 }  // namespace
@@ -270,6 +311,21 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
   return call;
 }
 
+std::optional<DevicePlan> together(std::span<const DeviceCall> calls) {
+  if (calls.size() < 2) return std::nullopt;
+  const DevicePlan kind = kind_of(calls.front().plan);
+  for (const DeviceCall& call : calls)
+    if (call.finish || !is_groupable(call.plan) || kind_of(call.plan) != kind) return std::nullopt;
+  DevicePlan plan = kind;
+  plan.groups = std::ssize(calls);
+  plan.m = average(calls, &DevicePlan::m);
+  plan.n = average(calls, &DevicePlan::n);
+  plan.k = average(calls, &DevicePlan::k);
+  for (Factor* f : {&plan.a, &plan.b})
+    if (f->scaling == Scaling::scalar_32f) f->scaling = Scaling::per_batch_scalar_32f;
+  return plan;
+}
+
 Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const MatmulOptions& options) {
   Epilogue epilogue = epilogue_of(a, b, options);
   const bool applied = call.plan.k > 0 && is_codes(a) && !call.after;
@@ -279,9 +335,11 @@ Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b,
 
 std::string name_of(const DevicePlan& p) {
   const auto side = [](const Factor& f) { return std::string(name_of(f.format)) + scaling_text(f.scaling); };
-  return side(p.b) + " times " + side(p.a) + " into " + std::string(name_of(p.c)) + " [" + std::to_string(p.n) + ", " +
-         std::to_string(p.m) + "], K = " + std::to_string(p.k) + (p.accumulate ? ", accumulating" : "") +
-         (p.fast_accumulation ? ", fast accumulation" : "") + (p.bias ? ", bias" : "");
+  const std::string groups = p.groups == 0 ? "" : std::to_string(p.groups) + " products of on average ";
+  return groups + side(p.b) + " times " + side(p.a) + " into " + std::string(name_of(p.c)) + " [" +
+         std::to_string(p.n) + ", " + std::to_string(p.m) + "], K = " + std::to_string(p.k) +
+         (p.accumulate ? ", accumulating" : "") + (p.fast_accumulation ? ", fast accumulation" : "") +
+         (p.bias ? ", bias" : "");
 }
 
 }  // namespace fp8::gemm

@@ -8,6 +8,8 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "epilogue.h"
@@ -17,7 +19,16 @@
 namespace fp8::gemm {
 
 /// Scale mode of one operand; the names of cublasLtMatmulMatrixScale_t.
-enum class Scaling : std::uint8_t { none, scalar_32f, outer_vec_32f, vec128_32f, blk128x128_32f, vec32_ue8m0 };
+/// `per_batch_scalar_32f` is scalar_32f for GEMMs that are computed together.
+enum class Scaling : std::uint8_t {
+  none,
+  scalar_32f,
+  outer_vec_32f,
+  vec128_32f,
+  blk128x128_32f,
+  vec32_ue8m0,
+  per_batch_scalar_32f
+};
 
 /// One operand of the library, column-major.
 struct Factor {
@@ -31,8 +42,10 @@ struct Factor {
   auto operator<=>(const Factor&) const = default;
 };
 
-/// The key of a plan: C^T [m, n] (+)= A B (+ bias), in the library's order.
+/// The key of a plan: C^T [m, n] (+)= A B (+ bias), in the library's order. Of several GEMMs that are computed together
+/// m, n and k are averages, and the extents and strides of matrices are 0.
 struct DevicePlan {
+  std::int64_t groups = 0;           ///< number of GEMMs that are computed together; 0: one GEMM
   std::int64_t m = 0, n = 0, k = 0;  ///< k is 0 if the library is not called
   Factor a, b;                       ///< our B and our A
   DType c = DType::f32;              ///< f32 or bf16
@@ -73,6 +86,13 @@ struct DeviceCall {
 /// not support.
 DeviceCall describe(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, int capability,
                     bool after = false);
+
+/// The plan of several calls that one grouped GEMM can compute: all with operands of the same types and orientations,
+/// bf16 or FP8 with one scale for each matrix, and nothing left for finish_cuda(); addresses and lengths of columns are
+/// multiples of 16 bytes, and no extent is 0. Averages of extents that differ are rounded up to powers of two, so that
+/// few plans serve all divisions of rows. Empty for other calls, and for fewer than two.
+/// Source: cuBLAS 13.5 manual, "cublasLtMatmul()", requirements of grouped matrices.
+std::optional<DevicePlan> together(std::span<const DeviceCall> calls);
 
 /// The epilogue for finish_cuda(), without the scales that the library applies.
 Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const MatmulOptions& options);

@@ -115,6 +115,27 @@ std::string_view name_of(OperandKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+void check_call(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, DeviceType device) {
+  check_operand("A", a, device, a.matrix.shape[0]);
+  check_operand("B", b, device, b.matrix.shape[1]);
+  check_result(a, b, c, options, device);
+}
+
+double flops_of(const Operand& a, const View& c) {
+  return 2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) *
+         static_cast<double>(a.matrix.shape[1]);
+}
+
+// Bytes that a GEMM reads and writes.
+double bytes_of(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
+  return tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0);
+}
+
+MatmulOptions with_bias(MatmulOptions options, const Product& product) {
+  options.bias = product.bias;
+  return options;
+}
+
 }  // namespace
 
 std::string_view name_of(Accumulation accumulation) {
@@ -125,6 +146,8 @@ std::string_view name_of(Accumulation accumulation) {
 struct Engine::Impl {
   Impl(HostBf16 bf16, HostSums sums) : host(bf16, sums) {}
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
+  bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options);
+  void count(const Product& p, GemmRole role);
   HostGemm host;
   std::unique_ptr<DeviceGemm> device;  // created by the first call on a device
   Counts counts;
@@ -135,27 +158,49 @@ Engine::~Engine() = default;
 
 void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                        const MatmulOptions& options) {
-  check_operand("A", a, ctx.device, a.matrix.shape[0]);
-  check_operand("B", b, ctx.device, b.matrix.shape[1]);
-  check_result(a, b, c, options, ctx.device);
+  check_call(a, b, c, options, ctx.device);
   if (ctx.device == DeviceType::host) return host.run(ctx.dry, a, b, c, options);
   if (!device) device = make_device_gemm();
   device->run(ctx, a, b, c, options);
 }
 
+// Whether all products were computed by one call of the device's library.
+bool Engine::Impl::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
+  Recorded recorded{work_of(options.role), name_of(kind_of(products[0].a.format, products[0].b.format))};
+  std::int64_t k = 0;
+  for (const Product& p : products) {
+    check_call(p.a, p.b, p.c, with_bias(options, p), ctx.device);
+    recorded.bytes += bytes_of(p.a, p.b, p.c, options);
+    recorded.flops += flops_of(p.a, p.c);
+    recorded.mnk[0] += p.c.shape[0];
+    k += p.a.matrix.shape[1];
+  }
+  recorded.mnk[1] = products[0].c.shape[1];
+  recorded.mnk[2] = k / std::ssize(products);
+  if (!device) device = make_device_gemm();
+  return device->run_together(ctx, products, options, recorded);
+}
+
+void Engine::Impl::count(const Product& p, GemmRole role) {
+  Count& count = counts.by[static_cast<std::size_t>(role)][static_cast<std::size_t>(kind_of(p.a.format, p.b.format))];
+  ++count.gemms;
+  count.flops += flops_of(p.a, p.c);
+}
+
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options) {
-  const double flops =
-      2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) * static_cast<double>(a.matrix.shape[1]);
   const device::Timer timer(ctx, work_of(options.role), name_of(kind_of(a.format, b.format)),
-                            tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0),
-                            flops, {c.shape[0], c.shape[1], a.matrix.shape[1]});
+                            bytes_of(a, b, c, options), flops_of(a, c), {c.shape[0], c.shape[1], a.matrix.shape[1]});
   impl_->run(ctx, a, b, c, options);
-  if (ctx.dry) return;
-  Count& count =
-      impl_->counts.by[static_cast<std::size_t>(options.role)][static_cast<std::size_t>(kind_of(a.format, b.format))];
-  ++count.gemms;
-  count.flops += flops;
+  if (!ctx.dry) impl_->count({a, b, c}, options.role);
+}
+
+void Engine::matmul(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
+  if (products.size() > 1 && ctx.device == DeviceType::cuda && impl_->run_together(ctx, products, options)) {
+    for (const Product& p : products) impl_->count(p, options.role);
+    return;
+  }
+  for (const Product& p : products) matmul(ctx, p.a, p.b, p.c, with_bias(options, p));
 }
 
 void Engine::count_other(OperandKind kind, double flops) {

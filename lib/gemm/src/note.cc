@@ -1,7 +1,8 @@
-// The first note of a process.
+// The first note of a process about each matter.
 #include "fp8/gemm/note.h"
 
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace fp8::gemm {
@@ -16,11 +17,11 @@ std::function<void(const std::string&)>& teller() {
 
 void on_note(std::function<void(const std::string&)> tell) { teller() = std::move(tell); }
 
-void note_once(const std::string& text) {
-  static std::once_flag told;
-  std::call_once(told, [&] {
-    if (teller()) teller()(text);
-  });
+void note_once(const std::string& what, const std::string& why) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::lock_guard lock(mutex);
+  if (told.insert(what).second && teller()) teller()(what + ": " + why);
 }
 
 }  // namespace fp8::gemm

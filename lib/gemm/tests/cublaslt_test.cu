@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include "codes.h"
 #include "cublaslt.h"
@@ -101,6 +102,42 @@ TEST_F(CublasLtTest, PlansOfEveryPairOfScales) {
     EXPECT_EQ(layouts<std::int64_t>(p, CUBLASLT_MATRIX_LAYOUT_LD)[1], 160);
     EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_16BF);
     EXPECT_EQ(operation<std::int8_t>(p, CUBLASLT_MATMUL_DESC_FAST_ACCUM), fast ? 1 : 0);
+  }
+}
+
+// Two GEMMs of experts with 3 and 40 rows, bf16 and FP8.
+TEST_F(CublasLtTest, PlansOfSeveralGemms) {
+  const CublasLt lt;
+  if (lt.grouped_layout_create == nullptr) GTEST_SKIP() << lt.name() << " has no grouped GEMMs";
+  std::vector<DeviceCall> floats, codes;
+  for (const std::int64_t rows : {3, 40}) {
+    const Tensor x(DType::bf16, {rows, 64}), w(DType::bf16, {32, 64}), y(DType::bf16, {rows, 32});
+    floats.push_back(describe(plain(x.view()), plain(w.view().transposed()), y.view(), {}, 90));
+    const Codes a = make_codes(DType::e4m3, rows, 64, Sharing::one, 1),
+                b = make_codes(DType::e4m3, 32, 64, Sharing::one, 2);
+    codes.push_back(describe(a.operand(false), b.operand(true), y.view(), {.fast_accumulation = true}, 90));
+  }
+  std::vector<std::byte> memory(GroupArrays::bytes(64));
+  const GroupArrays arrays{memory.data(), 64};
+  const auto address = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
+  for (const bool fp8 : {false, true}) {
+    const LtPlan p(lt, *together(fp8 ? codes : floats), arrays);
+    EXPECT_EQ(p.refusal, "");
+    EXPECT_EQ(layouts<std::int32_t>(p, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT), (std::array<std::int32_t, 3>{2, 2, 2}));
+    for (int extent = 0; extent < 3; ++extent) {
+      const auto attribute = static_cast<cublasLtMatrixLayoutAttribute_t>(9 + extent);  // rows, columns, strides
+      EXPECT_EQ(layouts<std::uint64_t>(p, attribute),
+                (std::array<std::uint64_t, 3>{address(arrays.extents(extent)), address(arrays.extents(3 + extent)),
+                                              address(arrays.extents(6 + extent))}));
+    }
+    EXPECT_EQ(preference<std::int64_t>(p, kAverageRows), 32);
+    EXPECT_EQ(preference<std::int64_t>(p, kAverageColumns), 32) << "22 rows on average, up to a power of two";
+    EXPECT_EQ(preference<std::int64_t>(p, kAverageContraction), 64);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSA), CUBLAS_OP_T);
+    EXPECT_EQ(operation<std::int8_t>(p, CUBLASLT_MATMUL_DESC_FAST_ACCUM), fp8 ? 1 : 0);
+    if (!fp8) continue;
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE), kScaleOfEach);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_B_SCALE_MODE), kScaleOfEach);
   }
 }
 

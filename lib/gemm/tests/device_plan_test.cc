@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
+#include <vector>
 
 #include "codes.h"
 #include "epilogue.h"
@@ -354,6 +356,52 @@ TEST(DevicePlan, KeysDifferIffKernelsMay) {
   EXPECT_EQ(even.a.alignment, 16u);
   EXPECT_EQ(describe(plain(x.view.columns(1, 9)), plain(y.view.rows(1, 9)), z.view(), {}, kHopper).plan.b.alignment,
             2u);
+}
+
+// Calls that one grouped GEMM computes, and changes to one of them with which none does.
+TEST(Together, OnlyCallsOfOneKind) {
+  const auto call = [](std::int64_t rows, std::int64_t k, std::int64_t n, DType out,
+                       const MatmulOptions& options = {}) {
+    const Tensor x(DType::bf16, {rows, k}), w(DType::bf16, {n, k}), y(out, {rows, n});
+    return describe(plain(x.view()), plain(w.view().transposed()), y.view(), options, kHopper);
+  };
+  const DeviceCall one = call(5, 64, 32, DType::bf16);
+  const auto with = [&](const DeviceCall& other) { return together(std::array{one, other}).has_value(); };
+  EXPECT_TRUE(with(call(1, 64, 32, DType::bf16)));
+  EXPECT_TRUE(with(call(5, 128, 48, DType::bf16))) << "extents may differ";
+  EXPECT_FALSE(together(std::array{one}).has_value());
+  EXPECT_FALSE(with(call(5, 64, 32, DType::f32))) << "another type of C";
+  EXPECT_FALSE(with(call(5, 60, 32, DType::bf16))) << "rows of 120 bytes";
+  EXPECT_FALSE(with(call(5, 64, 36, DType::bf16))) << "rows of C of 72 bytes";
+  EXPECT_FALSE(with(call(5, 0, 32, DType::bf16)));
+  const Tensor bias(DType::bf16, {32});
+  EXPECT_FALSE(with(call(5, 64, 32, DType::bf16, {.bias = bias.view()})));
+  const Tensor x(DType::f32, {5, 64}), w(DType::f32, {64, 32}), y(DType::f32, {5, 32});
+  const DeviceCall f32 = describe(plain(x.view()), plain(w.view()), y.view(), {}, kHopper);
+  EXPECT_FALSE(together(std::array{f32, f32}).has_value()) << "f32 operands";
+}
+
+TEST(Together, Fp8WithOneScaleEach) {
+  for (const Sharing sharing : {Sharing::one, Sharing::vector, Sharing::block1x128}) {
+    std::vector<DeviceCall> calls;
+    for (const std::int64_t rows : {8, 24}) {
+      const Codes a = make_codes(DType::e5m2, rows, 160, sharing, 1), b = make_codes(DType::e4m3, 32, 160, sharing, 2);
+      const Tensor y(DType::bf16, {rows, 32});
+      calls.push_back(describe(a.operand(false), b.operand(true), y.view(), {}, kHopper));
+    }
+    const std::optional<DevicePlan> plan = together(calls);
+    ASSERT_EQ(plan.has_value(), sharing == Sharing::one);
+    if (!plan) continue;
+    EXPECT_EQ(plan->groups, 2);
+    EXPECT_EQ(plan->m, 32);
+    EXPECT_EQ(plan->n, 16);
+    EXPECT_EQ(plan->k, 160);
+    EXPECT_EQ(plan->a.scaling, Scaling::per_batch_scalar_32f);
+    EXPECT_EQ(plan->b.scaling, Scaling::per_batch_scalar_32f);
+    EXPECT_EQ(name_of(*plan),
+              "2 products of on average float8_e5m2 with a tensor scale times float8_e4m3fn with a "
+              "tensor scale into bfloat16 [16, 32], K = 160");
+  }
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
-// Each group of rows with the functions of one layer.
+// Each group of rows with the functions of one layer, or on a device all with those of several layers.
 #include "fp8/linear/groups.h"
+
+#include <algorithm>
 
 #include "fp8/base/error.h"
 #include "fp8/ops/norm.h"
+#include "layers.h"
 
 namespace fp8::linear {
 namespace {
@@ -40,11 +43,52 @@ void require_groups(const Groups& groups) {
                 std::to_string(groups.first.size()) + " first rows");
 }
 
+// Rows of a group in x.
+struct GroupRows {
+  const Weight* weight;
+  std::int64_t first, last;
+};
+
+// The groups with rows. A dry run adds as many groups with the rows up to which codes are padded: every division of the
+// same rows then needs less memory.
+std::vector<GroupRows> rows_in_memory(const Context& ctx, const Groups& groups) {
+  constexpr std::int64_t kPadding = 16;
+  std::vector<GroupRows> rows;
+  for (std::size_t g = 0; g < groups.weights.size(); ++g)
+    if (groups.first[g] < groups.first[g + 1])
+      rows.push_back({&groups.weights[g], groups.first[g], groups.first[g + 1]});
+  if (!ctx.dry || groups.first.back() == 0) return rows;
+  for (const Weight& weight : groups.weights) rows.push_back({&weight, 0, std::min(kPadding, groups.first.back())});
+  return rows;
+}
+
+// Whether the GEMMs of all groups run together. In a dry run that is planned, whether or not they will.
+bool run_together(const Context& ctx, const Groups& groups, const View& rows) {
+  return groups.weights.size() > 1 && runs_together(ctx, groups.weights.front(), rows.dtype);
+}
+
 // The gradients of a group without rows.
 void without_rows(const Context& ctx, const Gradients& of_group) {
   if (of_group.accumulate) return;
   for (const View& gradient : {of_group.dw, of_group.a, of_group.b})
     if (!gradient.empty()) ops::zero(ctx, gradient);
+}
+
+void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+                       const Gradients& gradients) {
+  std::vector<Gradients> of_group;
+  GroupGradients each(gradients, dy.shape[1]);
+  for (std::size_t g = 0; g < groups.weights.size(); ++g)
+    of_group.push_back(each.next(groups.weights[g], groups.first[g], groups.first[g + 1]));
+  std::vector<BackwardLayer> layers;
+  for (const GroupRows& rows : rows_in_memory(ctx, groups)) {
+    Gradients own = of_group[static_cast<std::size_t>(rows.weight - groups.weights.data())];
+    if (ctx.dry) own.dx = part_of(gradients.dx, rows.first, rows.last);
+    layers.push_back({rows.weight, x.rows(rows.first, rows.last), dy.rows(rows.first, rows.last), own});
+  }
+  for (std::size_t g = 0; g < of_group.size(); ++g)
+    if (groups.first[g] == groups.first[g + 1]) without_rows(ctx, of_group[g]);
+  backward(ctx, engine, layers);
 }
 
 }  // namespace
@@ -62,7 +106,14 @@ AdapterRows adapter_rows(std::span<const Weight> weights) {
 void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
-  for (std::size_t g = 0; g < groups.weights.size(); ++g) {
+  const bool together = run_together(ctx, groups, x);
+  if (together) {
+    std::vector<ForwardLayer> layers;
+    for (const GroupRows& g : rows_in_memory(ctx, groups))
+      layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
+    forward(ctx, engine, layers);
+  }
+  for (std::size_t g = 0; g < groups.weights.size() && (!together || ctx.dry); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];
     if (first < last) forward(ctx, engine, groups.weights[g], x.rows(first, last), y.rows(first, last));
   }
@@ -72,6 +123,9 @@ void backward(const Context& ctx, gemm::Engine& engine, const Groups& groups, co
               const Gradients& gradients) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
+  const bool together = run_together(ctx, groups, dy);
+  if (together) backward_together(ctx, engine, groups, x, dy, gradients);
+  if (together && !ctx.dry) return;
   GroupGradients each(gradients, dy.shape[1]);
   for (std::size_t g = 0; g < groups.weights.size(); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];

@@ -13,6 +13,8 @@
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
+#include "layers.h"
+#include "precision.h"
 
 namespace fp8::linear {
 namespace {
@@ -21,36 +23,6 @@ using dtype::DType;
 using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
-
-constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
-
-// The recipe, or if there is none, one that casts nothing.
-const quant::Recipe& recipe_of(const LinearPrecision& precision) {
-  static constexpr quant::Recipe kHighPrecision{};
-  return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
-}
-
-// Options of a cast of its FP8 parts. Codes are multiplied by the scales of their blocks where the GEMM needs no
-// scales.
-quant::CastOptions cast_options(const LinearPrecision& precision, const quant::KnownScale& known) {
-  quant::CastOptions options = precision.options;
-  options.fold = precision.accumulation == gemm::Accumulation::f32;
-  options.rule = recipe_of(precision).scale_rule;
-  options.known = known;
-  return options;
-}
-
-// Index of the part that begins at row `begin`.
-std::int64_t index_of(const std::vector<Part>& parts, std::int64_t begin) {
-  return std::ranges::find(parts, begin, &Part::begin) - parts.begin();
-}
-
-// The known scale of the part that begins at row `begin`; empty if none is known.
-quant::KnownScale known_for(const std::vector<quant::KnownScale>& known, const std::vector<Part>& parts,
-                            std::int64_t begin) {
-  if (known.empty()) return {};
-  return known.at(static_cast<std::size_t>(index_of(parts, begin)));
-}
 
 // Whether a cast does not need the amax of its tensor.
 bool has_scale(const quant::KnownScale& known) { return !known.scale.empty() && !known.own_amax; }
@@ -66,29 +38,6 @@ View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t be
 // The observer of the FP8 GEMMs now; null if there is none.
 Observer* observer_of(const LinearPrecision& precision) {
   return precision.observer != nullptr && precision.observer->active() ? precision.observer : nullptr;
-}
-
-// The precision in a pass; recomputed GEMMs are not observed again.
-LinearPrecision precision_in(LinearPrecision precision, Pass pass) {
-  if (pass == Pass::recompute) precision.observer = nullptr;
-  return precision;
-}
-
-// The part of x, or of a weight, that this rank has if tensor parallelism divides columns of the weight.
-quant::Split by_columns(const LinearPrecision& precision) {
-  const TensorParallel& tp = precision.tensor_parallel;
-  return tp.axis == 1 ? quant::Split{tp.ranks, 1, tp.first_column, tp.columns, tp.straddles} : quant::Split{};
-}
-
-// The part of a projection's weight (axis 0), or of its dy (axis 1), if tensor parallelism divides rows of the weight.
-quant::Split by_rows(const LinearPrecision& precision, const Part& part, int axis) {
-  const TensorParallel& tp = precision.tensor_parallel;
-  return tp.axis == 0 ? quant::Split{tp.ranks, axis, part.whole_begin, part.whole_rows, tp.straddles} : quant::Split{};
-}
-
-// The part of a projection's weight.
-quant::Split of_weight(const LinearPrecision& precision, const Part& part) {
-  return precision.tensor_parallel.axis == 1 ? by_columns(precision) : by_rows(precision, part, 0);
 }
 
 // Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a
@@ -154,56 +103,6 @@ gemm::Operand transposed(gemm::Operand o) {
   return o;
 }
 
-// Whether a GEMM of this part in the pass is FP8.
-bool fp8_in(const Part& p, Pass pass) {
-  return p.fp8 && (pass == Pass::backward ? p.gemms.dgrad || p.gemms.wgrad : p.gemms.forward);
-}
-
-// Adjacent parts that are in high precision in the pass as one part.
-std::vector<Part> parts_of_gemms(const std::vector<Part>& parts, bool any_fp8, Pass pass) {
-  std::vector<Part> out;
-  for (Part p : parts) {
-    p.fp8 = fp8_in(p, pass) && any_fp8;
-    if (!out.empty() && !p.fp8 && !out.back().fp8) {
-      out.back().end = p.end;
-    } else {
-      out.push_back(p);
-    }
-  }
-  return out;
-}
-
-const Cast& weight_cast(const quant::Recipe& recipe, Pass pass) {
-  return pass == Pass::backward ? recipe.dgrad.w : recipe.forward.w;
-}
-
-ContractionAxis weight_contraction(Pass pass) {
-  return pass == Pass::backward ? ContractionAxis::first : ContractionAxis::last;
-}
-
-// Scales of blocks, contiguous f32 [rows, columns], in the layout of Quantized::scale: on a device adjacent along the
-// contracted dimension, the other stride a multiple of 4.
-View for_blocks(const Context& ctx, const View& scales, Pass pass) {
-  if (ctx.device == device::DeviceType::host) return scales;
-  constexpr std::int64_t kStep = 4;
-  const bool turned = weight_contraction(pass) == ContractionAxis::first;
-  const View from = turned ? scales.transposed() : scales;
-  const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  View to = tensor::allocate(ctx, DType::f32, {rows, round_up(columns, kStep)}, "fp8 codes").columns(0, columns);
-  if (turned) to = to.transposed();
-  ops::copy(ctx, scales, to);
-  return to;
-}
-
-// The codes of forward for dgrad.
-Operand single_copy(const Context& ctx, const View& matrix, const Part& part, const LinearPrecision& precision) {
-  quant::CastOptions options = cast_options(precision, {});
-  options.emulate = false;
-  options.split = of_weight(precision, part);
-  const Quantized rows = quant::quantize(ctx, matrix, precision.recipe->forward.w, ContractionAxis::last, options);
-  return {part, quant::without_scales(ctx, rows, precision.options.emulate), rows.inverse_scale, matrix};
-}
-
 // dy of a part for dgrad and wgrad, and the matrix that was cast for dgrad.
 struct Gradient {
   View dy, dgrad_source;
@@ -222,23 +121,6 @@ Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, con
           folded,
           {quant::quantize(ctx, folded, casts.last, ContractionAxis::last, of_folded),
            quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
-}
-
-// The factors of n columns of x and of the weight.
-View factors_of(const LinearPrecision& precision, std::int64_t n) {
-  const TensorParallel& tp = precision.tensor_parallel;
-  const std::int64_t first = tp.axis == 1 ? tp.first_column : 0;
-  return precision.column_factors.rows(first, first + n);
-}
-
-// The matrix with its columns divided by their factors.
-View divide_columns(const Context& ctx, const View& matrix, const LinearPrecision& precision) {
-  return quant::scale_columns(ctx, matrix, quant::reciprocals(ctx, factors_of(precision, matrix.shape[1])));
-}
-
-// Whether the casts of forward are of matrices whose columns were multiplied.
-bool multiplies_columns(const LinearPrecision& precision, bool backward) {
-  return !backward && !precision.column_factors.empty();
 }
 
 // x for the GEMMs of all parts: cast once for those that are FP8 in the GEMM forward or wgrad, itself for the others.
@@ -309,76 +191,38 @@ class Observation {
   bool repeats_ = false;  // x was observed in this call
 };
 
+// The GEMMs of a part, and their options.
+gemm::Product forward_product(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
+  return {operand(call, x), transposed(operand(call, w.codes)), y, bias};
+}
+gemm::Product dgrad_product(const Call& call, const Quantized& dy, const Operand& w, const View& dx) {
+  return {operand(call, dy), operand(call, w.codes), dx};
+}
+gemm::Product wgrad_product(const Call& call, const Quantized& dy, const Quantized& x, const View& dw) {
+  return {transposed(operand(call, dy)), operand(call, x), dw};
+}
+gemm::MatmulOptions options_of(const Call& call, gemm::GemmRole role, const Part& part, bool accumulate) {
+  const bool fast = role == gemm::GemmRole::forward && part.fp8 && recipe_of(call.precision).fast_accumulation;
+  return {
+      .role = role, .accumulate = accumulate, .fast_accumulation = fast, .accumulation = call.precision.accumulation};
+}
+
+void multiply(const Call& call, const gemm::Product& product, const gemm::MatmulOptions& options) {
+  call.engine.matmul(call.ctx, std::span(&product, 1), options);
+}
+
 }  // namespace
 
-Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
-               const LinearPrecision& precision, Pass pass, const KnownScales& known) {
-  Weight w{bias, precision_in(precision, pass), {}, parts, known};
-  for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr, pass)) {
-    const bool fp8 = part.fp8 && (pass != Pass::backward || part.gemms.dgrad);
-    if (fp8 && precision.recipe->single_copy && pass == Pass::backward) {
-      w.operands.push_back(single_copy(ctx, matrix.rows(part.begin, part.end), part, precision));
-      continue;
-    }
-    const Cast cast = fp8 ? weight_cast(*precision.recipe, pass) : Cast{};
-    const bool multiplied = fp8 && multiplies_columns(precision, pass == Pass::backward);
-    View rows = matrix.rows(part.begin, part.end);
-    if (multiplied) rows = divide_columns(ctx, rows, precision);
-    const quant::KnownScale scale = multiplied ? quant::KnownScale{} : known_for(known.w, parts, part.begin);
-    quant::CastOptions options = cast_options(precision, scale);
-    options.split = of_weight(precision, part);
-    w.operands.push_back({part, quant::quantize(ctx, rows, cast, weight_contraction(pass), options), {}, rows});
-  }
-  return w;
-}
-
-std::int64_t block_rows(const std::vector<Part>& parts) {
-  std::int64_t rows = 0;
-  for (const Part& p : parts) rows += divide_up(p.end - p.begin, kSquare);
-  return rows;
-}
-
-Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
-                     const LinearPrecision& precision, Pass pass, const KnownScales& known) {
-  Weight w{bias, precision_in(precision, pass), {}, parts, known};
-  const Cast& cast = weight_cast(*precision.recipe, pass);
-  const bool blocks = codes.scales.rank == 2, rows = precision.recipe->single_copy && !blocks,
-             folds = rows && pass == Pass::backward;
-  std::int64_t first = 0;
-  for (const Part& part : parts) {
-    const std::int64_t n = part.end - part.begin, last = first + (blocks ? divide_up(n, kSquare) : rows ? n : 1);
-    const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
-    const auto laid_out = [&](const View& scales) { return blocks ? for_blocks(ctx, scales, pass) : scales; };
-    w.operands.push_back(
-        {part,
-         quant::from_bytes(ctx, codes.bytes.rows(part.begin, part.end), cast.format, weight_contraction(pass),
-                           folds ? one : laid_out(codes.scales.rows(first, last)), folds ? one : laid_out(inverse),
-                           precision.options.emulate),
-         folds ? inverse : View{}, codes.source.empty() ? View{} : codes.source.rows(part.begin, part.end)});
-    first = last;
-  }
-  return w;
-}
-
 void forward(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
-  const bool fast = w.part.fp8 && recipe_of(call.precision).fast_accumulation;
-  call.engine.matmul(call.ctx, operand(call, x), transposed(operand(call, w.codes)), y,
-                     {.role = gemm::GemmRole::forward,
-                      .fast_accumulation = fast,
-                      .bias = bias,
-                      .accumulation = call.precision.accumulation});
+  multiply(call, forward_product(call, x, w, bias, y), options_of(call, gemm::GemmRole::forward, w.part, false));
 }
 
 void dgrad(const Call& call, const Quantized& dy, const Operand& w, const View& dx, bool accumulate) {
-  call.engine.matmul(
-      call.ctx, operand(call, dy), operand(call, w.codes), dx,
-      {.role = gemm::GemmRole::dgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
+  multiply(call, dgrad_product(call, dy, w, dx), options_of(call, gemm::GemmRole::dgrad, w.part, accumulate));
 }
 
 void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View& dw, bool accumulate) {
-  call.engine.matmul(
-      call.ctx, transposed(operand(call, dy)), operand(call, x), dw,
-      {.role = gemm::GemmRole::wgrad, .accumulate = accumulate, .accumulation = call.precision.accumulation});
+  multiply(call, wgrad_product(call, dy, x, dw), options_of(call, gemm::GemmRole::wgrad, {}, accumulate));
 }
 
 NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {
@@ -400,16 +244,39 @@ NeededAmaxes needed_amaxes(const Weight& weight) { return needed_amaxes(weight.p
 
 namespace {
 
-// y of all parts.
-void forward_parts(const Call& call, const Weight& weight, const Input& input, const View& x, const View& y) {
-  Observation observation(call, x);
-  for (const Operand& w : weight.operands) {
+// The rows of one layer in forward: x as its GEMMs read it, x itself (empty if it came as codes), and y.
+struct ForwardRows {
+  const Weight* weight;
+  Input input;
+  View x, y;
+};
+
+// y of all parts of all layers.
+void forward_parts(const Call& call, std::span<const ForwardRows> layers) {
+  Observation observation(call, layers.front().x);
+  for (std::size_t i = 0; i < layers.front().weight->operands.size(); ++i) {
     const device::Scope part_scope(*call.ctx.arena);
-    const View bias = weight.bias.empty() ? View{} : weight.bias.rows(w.part.begin, w.part.end);
-    const View part_y = y.columns(w.part.begin, w.part.end);
-    forward(call, input.of(w.part), w, bias, part_y);
-    observation.forward(input.of(w.part), w, bias.empty() ? part_y : View{});
+    std::vector<gemm::Product> products;
+    for (const ForwardRows& l : layers) {
+      const Operand& w = l.weight->operands[i];
+      const View bias = l.weight->bias.empty() ? View{} : l.weight->bias.rows(w.part.begin, w.part.end);
+      products.push_back(forward_product(call, l.input.of(w.part), w, bias, l.y.columns(w.part.begin, w.part.end)));
+    }
+    const Part& part = layers.front().weight->operands[i].part;
+    call.engine.matmul(call.ctx, products, options_of(call, gemm::GemmRole::forward, part, false));
+    for (std::size_t l = 0; l < layers.size(); ++l)
+      observation.forward(layers[l].input.of(part), layers[l].weight->operands[i],
+                          products[l].bias.empty() ? products[l].c : View{});
   }
+}
+
+// The cast of x for forward.
+ForwardRows rows_of(const Context& ctx, const Weight& weight, const View& x, const View& y, const StoredAmax& amax) {
+  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
+    measure(ctx, weight, x, amax.value, use.skip_nan);
+  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
+  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
+  return {&weight, input, x, y};
 }
 
 const Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
@@ -471,6 +338,14 @@ bool gemms_are_apart(const Weight& weight, const View& amax_of_dy) {
   return is_plain(weight) && !calibrates && (!one_scale || scales_of_dy_are_given(weight, amax_of_dy));
 }
 
+bool runs_together(const Context& ctx, const Weight& weight, DType activation) {
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const auto whole = [](const Cast& cast) { return !cast.fp8() || cast.granularity == quant::Granularity::tensor; };
+  return ctx.device == device::DeviceType::cuda && activation == DType::bf16 &&
+         observer_of(weight.precision) == nullptr && whole(recipe.forward.x) && whole(recipe.forward.w) &&
+         whole(recipe.dgrad.dy) && whole(recipe.dgrad.w) && whole(recipe.wgrad.x) && whole(recipe.wgrad.dy);
+}
+
 InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax) {
   const LinearPrecision& precision = weight.precision;
   InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
@@ -489,19 +364,26 @@ InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const 
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  forward_parts({ctx, engine, weight.precision, x.activation}, weight, {ctx, weight, x, ContractionAxis::last}, {}, y);
+  const ForwardRows rows{&weight, {ctx, weight, x, ContractionAxis::last}, {}, y};
+  forward_parts({ctx, engine, weight.precision, x.activation}, std::span(&rows, 1));
 }
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
              const StoredAmax& amax) {
   const device::Scope scope(*ctx.arena);
-  const Call call{ctx, engine, weight.precision, x.dtype};
-  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
-    measure(ctx, weight, x, amax.value, use.skip_nan);
-  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
-  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
-  forward_parts(call, weight, input, x, y);
+  const ForwardRows rows = rows_of(ctx, weight, x, y, amax);
+  forward_parts({ctx, engine, weight.precision, x.dtype}, std::span(&rows, 1));
   for (const Adapter& adapter : weight.adapters) forward(ctx, engine, adapter, x, y);
+}
+
+void forward(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers) {
+  if (layers.empty()) return;
+  const device::Scope scope(*ctx.arena);
+  std::vector<ForwardRows> rows;
+  for (const ForwardLayer& l : layers) rows.push_back(rows_of(ctx, *l.weight, l.x, l.y, {}));
+  forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
+  for (const ForwardLayer& l : layers)
+    for (const Adapter& adapter : l.weight->adapters) forward(ctx, engine, adapter, l.x, l.y);
 }
 
 namespace {
@@ -515,45 +397,90 @@ LinearPrecision precision_of_dy(const Weight& weight, const Part& part, const Gr
   return precision;
 }
 
-// Gradients with x for wgrad as `input`; x itself is empty if it came as codes.
-void backward_parts(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& input, const View& x,
-                    const View& dy, const Gradients& gradients, const KnownAmaxes& amaxes) {
-  const Call call{ctx, engine, weight.precision, dy.dtype};
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const bool want_dx = !gradients.dx.empty(), want_dw = !gradients.dw.empty();
+// The rows of one layer in backward: x as wgrad reads it, x itself (empty if it came as codes), dy, the results, and dx
+// as the GEMMs write it.
+struct BackwardRows {
+  const Weight* weight;
+  Input input;
+  View x, dy;
+  Gradients gradients;
+  KnownAmaxes amaxes{};
+  View dx{};
+
+  bool want_dx() const { return !gradients.dx.empty(); }
+  bool want_dw() const { return !gradients.dw.empty(); }
   // dx is the sum of the dgrads of parts and adapters, in f32 whatever its type.
-  const bool sum_apart =
-      want_dx && weight.operands.size() + weight.adapters.size() > 1 && gradients.dx.dtype != DType::f32;
-  const View dx =
-      sum_apart ? tensor::allocate(ctx, DType::f32, {dy.shape[0], gradients.dx.shape[1]}, "scratch") : gradients.dx;
-  const KnownScales& known = weight.known;
-  for (std::size_t p = 0; p < known.dy.size() && weight.precision.recipe == nullptr; ++p)
-    calibrate(ctx, dy.columns(weight.parts[p].begin, weight.parts[p].end), known.dy[p]);
-  if (weight.precision.recipe == nullptr) calibrate(ctx, x, known.x);
-  const auto dy_casts = [&](const Part& part) {
-    const bool dgrad = want_dx && part.fp8 && part.gemms.dgrad, wgrad = want_dw && part.fp8 && part.gemms.wgrad;
-    return quant::CastPair{dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
-  };
-  Observation observation(call, x);
-  for (const Operand& w : weight.operands) {
-    const device::Scope part_scope(*ctx.arena);
-    const Gradient gradient = cast_gradient(
-        ctx, precision_of_dy(weight, w.part, gradients), dy.columns(w.part.begin, w.part.end), w, dy_casts(w.part),
-        known_for(known.dy, weight.parts, w.part.begin), amax_of(amaxes.dy, weight.parts, w.part.begin));
-    if (want_dx) {
-      const bool add = &w != weight.operands.data();
-      dgrad(call, gradient.codes.last, w, dx, add);
-      observation.dgrad(gradient, w, add ? View{} : dx);
-    }
-    if (want_dw) {
-      const View dw = gradients.dw.rows(w.part.begin, w.part.end);
-      wgrad(call, gradient.codes.first, input.of(w.part), dw, gradients.accumulate);
-      observation.wgrad(gradient, input.of(w.part), w, gradients.accumulate ? View{} : dw);
-    }
+  bool sums_apart() const {
+    return want_dx() && weight->operands.size() + weight->adapters.size() > 1 && gradients.dx.dtype != DType::f32;
   }
-  backward_adapters(ctx, engine, weight.adapters, x, dy, dx, gradients);
-  if (sum_apart) ops::copy(ctx, dx, gradients.dx);
-  if (!gradients.db.empty()) ops::bias_backward(ctx, dy, gradients.db);
+};
+
+// Records amaxes without casts, and provides memory for dx.
+void begin_backward(const Context& ctx, BackwardRows& l) {
+  const KnownScales& known = l.weight->known;
+  l.dx = l.sums_apart() ? tensor::allocate(ctx, DType::f32, {l.dy.shape[0], l.gradients.dx.shape[1]}, "scratch")
+                        : l.gradients.dx;
+  if (l.weight->precision.recipe != nullptr) return;
+  for (std::size_t p = 0; p < known.dy.size(); ++p)
+    calibrate(ctx, l.dy.columns(l.weight->parts[p].begin, l.weight->parts[p].end), known.dy[p]);
+  calibrate(ctx, l.x, known.x);
+}
+
+// dy of part i.
+Gradient cast_part(const Context& ctx, const BackwardRows& l, std::size_t i) {
+  const Weight& weight = *l.weight;
+  const Operand& w = weight.operands[i];
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const bool dgrad = l.want_dx() && w.part.fp8 && w.part.gemms.dgrad,
+             wgrad = l.want_dw() && w.part.fp8 && w.part.gemms.wgrad;
+  return cast_gradient(ctx, precision_of_dy(weight, w.part, l.gradients), l.dy.columns(w.part.begin, w.part.end), w,
+                       {dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}},
+                       known_for(weight.known.dy, weight.parts, w.part.begin),
+                       amax_of(l.amaxes.dy, weight.parts, w.part.begin));
+}
+
+// The GEMMs of part i of all layers.
+void backward_part(const Call& call, std::span<const BackwardRows> layers, std::size_t i, Observation& observation) {
+  const Part& part = layers.front().weight->operands[i].part;
+  const bool add = i > 0, accumulate = layers.front().gradients.accumulate;
+  std::vector<Gradient> gradients;
+  std::vector<gemm::Product> dgrads, wgrads;
+  for (const BackwardRows& l : layers) gradients.push_back(cast_part(call.ctx, l, i));
+  for (std::size_t g = 0; g < layers.size(); ++g) {
+    const BackwardRows& l = layers[g];
+    if (l.want_dx()) dgrads.push_back(dgrad_product(call, gradients[g].codes.last, l.weight->operands[i], l.dx));
+    if (l.want_dw())
+      wgrads.push_back(
+          wgrad_product(call, gradients[g].codes.first, l.input.of(part), l.gradients.dw.rows(part.begin, part.end)));
+  }
+  call.engine.matmul(call.ctx, dgrads, options_of(call, gemm::GemmRole::dgrad, part, add));
+  for (std::size_t g = 0; g < dgrads.size(); ++g)
+    observation.dgrad(gradients[g], layers[g].weight->operands[i], add ? View{} : dgrads[g].c);
+  call.engine.matmul(call.ctx, wgrads, options_of(call, gemm::GemmRole::wgrad, part, accumulate));
+  for (std::size_t g = 0; g < wgrads.size(); ++g)
+    observation.wgrad(gradients[g], layers[g].input.of(part), layers[g].weight->operands[i],
+                      accumulate ? View{} : wgrads[g].c);
+}
+
+void backward_parts(const Call& call, std::span<BackwardRows> layers) {
+  const Context& ctx = call.ctx;
+  for (BackwardRows& l : layers) begin_backward(ctx, l);
+  Observation observation(call, layers.front().x);
+  for (std::size_t i = 0; i < layers.front().weight->operands.size(); ++i) {
+    const device::Scope part_scope(*ctx.arena);
+    backward_part(call, layers, i, observation);
+  }
+  for (const BackwardRows& l : layers) {
+    backward_adapters(ctx, call.engine, l.weight->adapters, l.x, l.dy, l.dx, l.gradients);
+    if (l.sums_apart()) ops::copy(ctx, l.dx, l.gradients.dx);
+    if (!l.gradients.db.empty()) ops::bias_backward(ctx, l.dy, l.gradients.db);
+  }
+}
+
+// The cast of x for wgrad.
+BackwardRows rows_of(const Context& ctx, const BackwardLayer& l, const KnownAmaxes& amaxes) {
+  const Cast cast = l.gradients.dw.empty() ? Cast{} : recipe_of(l.weight->precision).wgrad.x;
+  return {l.weight, {ctx, *l.weight, l.x, cast, ContractionAxis::first, amaxes.x}, l.x, l.dy, l.gradients, amaxes};
 }
 
 }  // namespace
@@ -561,15 +488,23 @@ void backward_parts(const Context& ctx, gemm::Engine& engine, const Weight& weig
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  const Cast cast = gradients.dw.empty() ? Cast{} : recipe_of(weight.precision).wgrad.x;
-  backward_parts(ctx, engine, weight, {ctx, weight, x, cast, ContractionAxis::first, amaxes.x}, x, dy, gradients,
-                 amaxes);
+  BackwardRows rows = rows_of(ctx, {&weight, x, dy, gradients}, amaxes);
+  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
 }
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  backward_parts(ctx, engine, weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes);
+  BackwardRows rows{&weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes};
+  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers) {
+  if (layers.empty()) return;
+  const device::Scope scope(*ctx.arena);
+  std::vector<BackwardRows> rows;
+  for (const BackwardLayer& l : layers) rows.push_back(rows_of(ctx, l, {}));
+  backward_parts({ctx, engine, layers.front().weight->precision, layers.front().dy.dtype}, rows);
 }
 
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -68,6 +69,13 @@ struct MatmulOptions {
   bool fast_accumulation = false;   ///< tensor cores keep fewer bits of sums; no effect on f32 accumulation
   View bias{};                      ///< empty, or one per column of C, f32 or bf16, added in f32 before rounding
   Accumulation accumulation = Accumulation::f32;  ///< accumulation of FP8 GEMMs on the host
+};
+
+/// The operands of one of several GEMMs.
+struct Product {
+  Operand a, b;  ///< as A and B of Engine::matmul()
+  View c;        ///< as C
+  View bias{};   ///< as MatmulOptions::bias
 };
 
 /// Number of GEMMs and their FLOPs.
@@ -136,6 +144,12 @@ class Engine {
   /// library do not support a call, Error names the reason, also in a dry run if ctx has a stream. Deterministic for
   /// one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
+
+  /// matmul() of each product, with `options` but for their bias. On a device one grouped GEMM of cuBLASLt computes all
+  /// products that are bf16, or FP8 codes with one scale each, without bias, with addresses and lengths of rows of 16
+  /// bytes, if library and chip have one: compute capability 9.0 from cuBLAS 13.4 on, FP8 from 13.5 on. Otherwise one
+  /// GEMM follows the other; a note tells when the library is the reason. Products are counted as single ones are.
+  void matmul(const Context& ctx, std::span<const Product> products, const MatmulOptions& options);
 
   /// Adds `flops` of matrix multiplication outside of this engine, as in attention, to counts() of GemmRole::other; the
   /// number of GEMMs is unchanged.

@@ -10,7 +10,7 @@ namespace fp8::gemm {
 /// engine runs; without it notes are dropped.
 void on_note(std::function<void(const std::string&)> tell);
 
-/// Passes on the first note of the process.
-void note_once(const std::string& text);
+/// Passes on "what: why", if it is the first note of the process about `what`.
+void note_once(const std::string& what, const std::string& why);
 
 }  // namespace fp8::gemm

@@ -3,11 +3,10 @@
 /// begin with its first row. A group without rows runs no GEMM; its gradients are zero. An AmaxReducer is called for
 /// groups with rows only, so that all of its ranks must have rows in the same groups.
 ///   x [M, K], groups of N columns: y and dy [M, N]
-/// On a device one GEMM of each group follows the other. One GEMM for all groups needs what the headers of CUDA 13.0
-/// (cuBLAS 13.1) lack: cublasLtGroupedMatrixLayoutCreate(), with rows, columns and strides of the groups in arrays on
-/// the device, addresses of matrices in such arrays, the averages of CUBLASLT_MATMUL_PREF_GROUPED_*, and for FP8 scale
-/// mode PER_BATCH_SCALAR_32F. cuBLAS has it for compute capability 9.0 from CUDA 13.3 on, with one FP8 scale for a
-/// tensor from cuBLAS 13.5 on, and its header calls it experimental.
+/// On a device one grouped GEMM of cuBLASLt serves all groups in each of forward, dgrad and wgrad, if activations are
+/// bf16 and the recipe casts to FP8 with one scale for a tensor, or not at all; the casts of all groups are then in
+/// memory at once. gemm::Engine::matmul() of several products names the libraries and chips that have such GEMMs. Under
+/// other recipes, and with an Observer that is active, one GEMM of each group follows the other.
 #pragma once
 
 #include <cstdint>
