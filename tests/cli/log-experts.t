@@ -45,7 +45,8 @@ layer expert largest load at step last idle experts
 2 0 1.067 10 1.067 0 of 4"
 is "--top limits them" "$(fp8-log experts.jsonl --tensors --top 1 | tail -1 | cut -c 1)" 0
 is "--json has a record for each layer" "$(fp8-log experts.jsonl --tensors --json | head -1)" '{"type":"experts","layer":0,"experts":4,"steps":3,"load_max":2.5,"load_max_expert":2,"load_max_step":10,"last_load_max":2.0,"last_idle":1}'
-is "the load of each expert is drawn in the terminal" "$(fp8-log experts.jsonl --tensors --plot expert_load | sed -n '3,8p')" "rows over the mean of the layer
+is "the load of each expert is drawn in the terminal" "$(fp8-log experts.jsonl --tensors --plot expert_load | sed -n '1p;3,8p')" "load of each expert of a layer, by step
+rows over the mean of the layer
                10     20     30
 0 expert 0   1.25   1.25   1.25
 0 expert 1   0.25    0.5   0.75

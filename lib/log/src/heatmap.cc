@@ -286,8 +286,8 @@ plot::Heatmap expert_heatmap(const TensorRun& run, std::size_t columns) {
   }
   map.panels.push_back(std::move(panel));
   map.label = "load of the expert";
-  map.title =
-      "load of experts, layers x steps" + std::string(each > 1 ? "; mean of " + std::to_string(each) + " steps" : "");
+  map.title = "load of each expert of a layer, by step" +
+              std::string(each > 1 ? "; mean of " + std::to_string(each) + " steps" : "");
   return map;
 }
 
