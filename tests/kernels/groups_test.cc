@@ -1,5 +1,5 @@
 // Linears of groups of rows through the CUDA kernels, which run on the host: with the casts of each group, whatever its
-// number of rows, the results are those of the host's code.
+// number of rows, the results are those of the host's code, and the memory is at most what a dry run plans.
 #include "fp8/linear/groups.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 
 #include "cuda_shim.h"
 #include "fp8/device/arena.h"
+#include "fp8/ops/norm.h"
 
 namespace fp8::kernels {
 namespace {
@@ -83,6 +84,48 @@ TEST(GroupsOnDevice, EqualTheHosts) {
     expect_near(device.y.view(), host.y.view());
     expect_near(device.dx.view(), host.dx.view());
     expect_near(device.dw.view(), host.dw.view());
+  }
+}
+
+// Bytes of forward and backward on a device with this division into rows.
+std::size_t peak(const quant::Recipe& recipe, const std::vector<std::int64_t>& first, bool dry) {
+  const device::Device on(device::DeviceType::cuda);
+  device::Arena arena = dry ? device::Arena() : device::Arena(std::size_t{64} << 20, device::DeviceType::cuda);
+  device::Context ctx = on.context(arena);
+  ctx.dry = dry;
+  const std::int64_t m = first.back(), groups = static_cast<std::int64_t>(first.size()) - 1;
+  const auto zeros = [&](DType type, std::int64_t rows, std::int64_t columns) {
+    const View v = tensor::allocate(ctx, type, {rows, columns}, "test");
+    if (!dry) ops::zero(ctx, v);
+    return v;
+  };
+  const View x = zeros(DType::bf16, m, kIn), dy = zeros(DType::bf16, m, kOut), w = zeros(DType::bf16, kOut, kIn),
+             y = zeros(DType::bf16, m, kOut), dx = zeros(DType::bf16, m, kIn),
+             dw = zeros(DType::f32, groups * kOut, kIn);
+  const linear::LinearPrecision precision{&recipe, {.power_of_2 = recipe.power_of_2}};
+  gemm::Engine engine;
+  for (const linear::Pass pass : {linear::Pass::forward, linear::Pass::backward}) {
+    const device::Scope scope(arena);
+    const std::vector<linear::Weight> weights(
+        static_cast<std::size_t>(groups),
+        linear::prepare(ctx, w, {}, {{0, 128, true}, {128, kOut, true}}, precision, pass));
+    if (pass == linear::Pass::forward)
+      linear::forward(ctx, engine, linear::Groups{weights, first}, x, y);
+    else
+      linear::backward(ctx, engine, linear::Groups{weights, first}, x, dy, {dx, dw, {}});
+  }
+  return arena.peak();
+}
+
+// The plan of memory lets two of six experts have all rows; casts of all groups are in memory together.
+TEST(GroupsOnDevice, FitTheMemoryThatIsPlanned) {
+  for (const char* const name : {"tensorwise", "rowwise"}) {
+    const quant::Recipe& recipe = quant::find_recipe(name);
+    const std::size_t planned = peak(recipe, {0, 80, 160, 160, 160, 160, 160}, true);
+    for (const std::vector<std::int64_t>& first : {std::vector<std::int64_t>{0, 1, 2, 3, 4, 80, 160},
+                                                   {0, 33, 50, 67, 84, 117, 160},
+                                                   {0, 0, 0, 80, 160, 160, 160}})
+      EXPECT_LE(peak(recipe, first, false), planned) << recipe.name;
   }
 }
 
