@@ -9,6 +9,7 @@
 #   make check-cuda12  builds with the headers and the assembler of CUDA 12.9
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
+#   UNITY=0: each source is compiled alone, which takes a build longer and an edit less time (0 with a compiler cache)
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
 O       ?= build
 # A folder below this one has one name, relative, so that a command that names it in another way compiles nothing again.
@@ -74,10 +75,22 @@ rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
 objs_of = $(foreach s,$(basename $1),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
 objs = $(call objs_of,$(call srcs,$1))
+# Sources of tests are compiled ten of a folder at once, since the headers of one take most of its time; those whose names another source of the folder has
+# are in `alone` in crate.mk, and are compiled alone, as are those with flags of their own. The object N.group.o is made of the sources in of.N.group.o.
+# Sources of programs are compiled alone: a program has the objects that it needs, and the libraries that these need.
+# Headers are precompiled by GCC alone, and not with a compiler cache: see share/make/pch.mk.
+PCH ?= $(if $(filter ccache clang%,$(notdir $(CXX))),0,$(if $(filter %g++,$(CXX)),1,0))
+UNITY ?= $(PCH)
+single   = $(apart) %_mpi_test.cc %_bench.cc %.cu
+groups   = $(if $(word 2,$2),$(call group,$1$(words $3).group.o,$(wordlist 1,10,$2)) $(call groups,$1,$(wordlist 11,$(words $2),$2),$3 x),$(call objs_of,$2))
+group    = $1$(eval of.$1 := $2)
+grouped  = $(call objs_of,$(filter $(single),$1)) $(call groups,$O/$(dir $(firstword $1)),$(filter-out $(single),$1),x)
+objs_in  = $(if $(filter 1,$(UNITY)),$(call grouped,$1),$(call objs_of,$1))
 define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
-$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval include $1/crate.mk)
+$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval alone :=) $(eval include $1/crate.mk)
 $(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
 $(eval $(name).about := $(about)) $(eval $(name).deps := $(deps)) $(eval $(name).own := $(pkgs))
+$(eval apart += $(alone:%=$1/%.cc))
 $(eval $(name).all  := $(filter $(deps) $(foreach d,$(deps),$($d.all)),$(seen)))
 $(eval $(name).pkgs := $(sort $(pkgs) $(foreach d,$(deps),$($d.pkgs))))
 $(eval $(name).inc  := $(foreach c,$(if $(filter lib/%,$1),$(name)) $($(name).all),-Ilib/$c/include) $(foreach p,$(pkgs),$($p.inc)))
@@ -88,6 +101,8 @@ endef
 
 # Crates with CUDA kernels, whose tests run the kernels on the host with cuda_shim.
 shimmed := dtype device tensor quant gemm ops optim
+in_shim := $(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)
+apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
 # Sources are compiled with OPT in crates with loops over tensors, tokens or logs, and with -O2 in others and in tools, where -O3 only takes longer to compile.
@@ -100,14 +115,14 @@ $(eval $1.objs := $(call objs,lib/$1/src))$O/lib/$1.a: $($1.objs)
 $(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
 $(call objs,lib/$1/src): OPT := $(call src_opt,$1)
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
-$(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
-$(call objs,lib/$1/tests): OPT := $(call test_opt,$1)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
+$($1_test.objs) $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
+$($1_test.objs) $(call objs,lib/$1/tests): OPT := $(call test_opt,$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$O/test/$1: $(call objs_of,$2) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$(eval $1.objs := $(call objs_in,$2))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 tests += $O/test/$1)
 endef
@@ -150,6 +165,12 @@ $O/%.o: %.cc $$(addsuffix .gch,$$(pch)) $$(call changed,$$(cxx))
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(cxx) $(DEFS) -MMD -MP -c -o $@ $<
 	$(call record,$(cxx))
+# No source is the main one, which would have to exist until a group without it is compiled. The warnings that are off are about names of other sources,
+# and of anonymous namespaces in files that the compiler takes for headers; UNITY=0 has both.
+$O/%.group.o: $$(of.$$@) $$(addsuffix .gch,$$(pch)) $$(call changed,$$(cxx) $$(of.$$@))
+	@mkdir -p $(@D)
+	$(call say,CXX ,$(of.$@))$(cxx) -Wno-subobject-linkage -Wno-shadow $(of.$@:%=-include %) -MMD -MP -MT $@ -MF $(@:.o=.d) -x c++ -c -o $@ - </dev/null
+	$(call record,$(cxx) $(of.$@))
 $O/lib/cli/src/version.o: DEFS = -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)

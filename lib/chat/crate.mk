@@ -1,2 +1,3 @@
 about := Chat: templates, conversations of alpaca, sharegpt and messages, loss masks, truncation, packing
 deps  := base json token
+alone := tests/document_test

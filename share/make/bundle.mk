@@ -25,7 +25,7 @@ portable.mpi     :=
 portable_ld = $(foreach p,$1,$(if $(filter undefined,$(origin portable.$p)),$($p.lib),$(portable.$p)))
 $(filter $O/portable/bin/%,$(bundled)): $O/portable/bin/%: $$(call objs,tools/$$*) $$(if $$(filter mpi,$$($$*.pkgs)),$(loaded_mpi)) $$($$*.libs)
 $O/portable/bin/%: LD = $(call portable_ld,$($*.pkgs))
-$O/portable/test/gpu_test: $$(call objs_of,$$(wildcard tests/gpu/*_test.cc)) $(loaded_mpi) $$(gpu.libs)
+$O/portable/test/gpu_test: $$(gpu_test.objs) $(loaded_mpi) $$(gpu.libs)
 $O/portable/test/gpu_test: LD = $(call portable_ld,$(gpu.pkgs)) $(gtest.lib)
 $(bundled): $(later_glibc)
 	@mkdir -p $(@D)

@@ -1,7 +1,6 @@
 # Precompiled headers: share/pch/std.h for sources, share/pch/test.h for tests, one of each per set of flags. The compiler reads them before each
 # source, and would not miss an #include that a source lacks. Builds with PCH=0 find it: with a compiler cache, which cannot store what is compiled with
 # them, in make check-aarch64 and in make lint. Sources at -O3 have none: GCC 12 warns wrongly about copies of strings that it inlines from them there.
-PCH ?= $(if $(filter ccache clang%,$(notdir $(CXX))),0,$(if $(filter %g++,$(CXX)),1,0))
 # Made as a prerequisite of an object, from which make takes OPT and CXXFLAGS; therefore the name has what differs between objects, and other flags of
 # one object are private.
 pch     = $(if $(filter 1,$(PCH)),$(if $(filter -O3,$(OPT)),,$O/pch/$(if $(findstring /tests/,$(@:$O/%=/%)),test,std)$(OPT)$(variant).h))

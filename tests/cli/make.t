@@ -84,7 +84,7 @@ is "what it failed to compile is compiled by the next build" "$(made)" "lib/json
 
 # Precompiled headers, which GCC makes: here a script of its name.
 ln -s cxx g++ && ln -s cxx clang++
-commands() { make --no-print-directory -C "$SRC" CUDA=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o"; }
+commands() { make --no-print-directory -C "$SRC" CUDA=0 UNITY=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o"; }
 ok "make with GCC" commands CXX="$work/g++"
 is "it precompiles the headers of sources and of tests once" "$(sed -n 's/.* -o .*\(share.pch.*\)/\1/p' out | sort | xargs)" "share/pch/std.h share/pch/test.h"
 is "every source of a crate is compiled after them" "$(grep -c -- "-include $work/p/pch/std-O2.h .* -o $work/p/lib/cli/src/" out)" "$(printf '%s\n' "$SRC"/lib/cli/src/*.cc | wc -l)"
@@ -95,7 +95,7 @@ for cxx in "ccache $work/g++" "$work/cxx" "$work/clang++"; do
 done
 ok "make PCH=0" commands CXX="$work/g++" PCH=0
 is "PCH=0 precompiles nothing" "$(grep -c share/pch out)" 0
-compiled() { make --no-print-directory -C tree CUDA=0 CXX="$work/g++" OPT=-O2 O="$work/p" V=1 "$work/p/lib/json.a" | sed -n 's/.* -o .* //p' | grep -c .; }
+compiled() { make --no-print-directory -C tree CUDA=0 UNITY=0 CXX="$work/g++" OPT=-O2 O="$work/p" V=1 "$work/p/lib/json.a" | sed -n 's/.* -o .* //p' | grep -c .; }
 sources=$(printf '%s\n' tree/lib/json/src/*.cc | wc -l)
 is "a build with GCC compiles the header and the sources" "$(compiled)" $((sources + 1))
 is "after it a build compiles nothing" "$(compiled)" 0
@@ -104,4 +104,24 @@ echo '$O/lib/json/src/value.o: private CXXFLAGS += -DONE' >>tree/Makefile
 is "a changed flag of one source leaves the header" "$(compiled)" 1
 echo 'warnings += -Wnone' >>tree/Makefile
 is "a changed flag of all compiles all" "$(compiled)" $((sources + 1))
+
+# Groups of sources of tests that are compiled at once: a line for each command, with the names of its sources.
+grouped() {
+  make --no-print-directory -C tree CUDA=0 CXX="$work/g++" O="$work/${o:-q}" V=1 "$@" "$work/${o:-q}/test/json_test" |
+    grep -E -- ' -c -o [^ ]*/lib/json/tests/' | while read -r words; do printf '%s\n' "$words" | grep -Eo ' lib/json/tests/[^ ]*[.]cc' | xargs -r -n 1 basename -s .cc | xargs; done
+}
+names() { for f in tree/lib/json/tests/*.cc; do basename -s .cc "$f"; done | sort | xargs; }
+grouped >groups
+is "each source of a test is compiled once, by few commands" "$(xargs -n 1 <groups | sort | xargs) $(($(wc -l <groups) * 2 <= $(wc -w <groups)))" "$(names) 1"
+is "after it a build compiles nothing" "$(grouped)" ""
+first=$(names | cut -d' ' -f1) last=$(names | sed 's/.* //')
+touch "tree/lib/json/tests/$first.cc"
+is "an edited source is compiled with its group alone" "$(grouped)" "$(grep -w "$first" groups)"
+rm "tree/lib/json/tests/$last.cc"
+is "a removed source leaves its group" "$(grouped)" "$(sed -n "s/ $last\$//p" groups)"
+is "after it a build compiles nothing" "$(grouped)" ""
+echo "alone += tests/$first" >>tree/lib/json/crate.mk
+is "a source that crate.mk names is compiled alone" "$(grouped | grep -x "$first")" "$first"
+o=r grouped UNITY=0 >groups
+is "UNITY=0 compiles each source alone" "$(wc -l <groups) $(grep -c ' ' groups)" "$(names | wc -w) 0"
 done_testing

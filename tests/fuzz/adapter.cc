@@ -7,7 +7,7 @@
 #include "fp8/json/json.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(adapter) {
   using namespace fp8;
   static const hf::ModelConfig model =
       hf::parse_config(json::parse(R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 4, "intermediate_size": 6,

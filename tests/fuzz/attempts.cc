@@ -4,7 +4,7 @@
 #include "fp8/json/json.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(attempts) {
   using namespace fp8;
   fuzz::folder().write("attempts.json", fuzz::text_of(data, size));
   return fuzz::judge([&] {

@@ -23,7 +23,7 @@ void check(const data::ChatOptions& options, const chat::Row& row) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(chat) {
   static const token::Tokenizer tokenizer = fuzz::byte_tokenizer();
   if (size == 0) return 0;
   const std::string_view input = fuzz::text_of(data + 1, size - 1);

@@ -9,7 +9,7 @@
 #include "fuzz.h"
 #include "hdf5_repair.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(checkpoint) {
   using namespace fp8;
   const std::string path = fuzz::folder().write("x.h5", fuzz::text_of(data, size));
   return fuzz::judge([&] {
@@ -34,6 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
 }
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max, unsigned) {
+extern "C" std::size_t FP8_MUTATOR(checkpoint)(std::uint8_t* data, std::size_t size, std::size_t max, unsigned) {
   return fp8::fuzz::mutate_hdf5(data, size, max, fp8::h5::kCheckpointMagic);
 }

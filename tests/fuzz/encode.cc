@@ -26,7 +26,7 @@ void encode_in_parts(const token::Tokenizer& tokenizer, const std::string& text,
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(encode) {
   const std::string_view input = fuzz::text_of(data, size);
   const std::size_t newline = input.find('\n');
   if (newline == std::string_view::npos) return 0;

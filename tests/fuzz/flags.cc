@@ -39,7 +39,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(flags) {
   static const cli::Command table = command();
   const std::string_view text = fuzz::text_of(data, size);
   return fuzz::judge([&] {

@@ -23,7 +23,7 @@ bool same(const json::Scalar& quick, const json::Value& value) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(flat) {
   std::string_view text = fuzz::text_of(data, size);
   return fuzz::judge([&] {
     const json::Value first = json::parse(text.substr(0, text.find('\n')), "first");

@@ -1,6 +1,6 @@
 /// Common code of the fuzz targets. A target passes its input to a parser, which may throw only fp8::Error; any other
 /// exception, trap or sanitizer report is a finding. make fuzz links each target with libFuzzer, make check all with
-/// replay.cc, which gets the name of each in FP8_REPLAY.
+/// replay.cc.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,27 @@
 #include "fp8/base/error.h"
 #include "fp8_files.h"
 
+/// FP8_FUZZ(target) { ... } defines the entry point of a target, a function of `data` and `size` that returns 0.
+/// libFuzzer calls it by one name in all programs; with FP8_REPLAY, targets() lists it under the name of the target.
+/// FP8_MUTATOR is the name of its mutator, which only libFuzzer calls.
 #ifdef FP8_REPLAY
-#define FP8_JOIN(a, b) a##b
-#define FP8_NAMED(prefix, name) FP8_JOIN(prefix, name)
-#define FP8_TEXT(name) #name
-#define FP8_NAME_OF(name) FP8_TEXT(name)
-#define LLVMFuzzerTestOneInput FP8_NAMED(fuzz_, FP8_REPLAY)
-#define LLVMFuzzerCustomMutator FP8_NAMED(mutate_, FP8_REPLAY)
+#define FP8_FUZZ(target)                                                                                             \
+  static int fuzz_##target(const std::uint8_t* data, std::size_t size);                                              \
+  [[maybe_unused]] static const bool listed_##target = fp8::fuzz::targets().emplace(#target, &fuzz_##target).second; \
+  static int fuzz_##target(const std::uint8_t* data, std::size_t size)
+#define FP8_MUTATOR(target) mutate_##target
+#else
+#define FP8_FUZZ(target) extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
+#define FP8_MUTATOR(target) LLVMFuzzerCustomMutator
 #endif
-
-/// The entry point that libFuzzer calls; returns 0.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace fp8::fuzz {
 
 /// Entry points of the targets in this program, by name; those that libFuzzer calls are not listed.
-inline std::map<std::string, decltype(&LLVMFuzzerTestOneInput)>& targets() {
-  static std::map<std::string, decltype(&LLVMFuzzerTestOneInput)> all;
+inline std::map<std::string, int (*)(const std::uint8_t*, std::size_t)>& targets() {
+  static std::map<std::string, int (*)(const std::uint8_t*, std::size_t)> all;
   return all;
 }
-#ifdef FP8_REPLAY
-[[maybe_unused]] static const bool listed = targets().emplace(FP8_NAME_OF(FP8_REPLAY), &LLVMFuzzerTestOneInput).second;
-#endif
 
 /// Number of accepted and refused inputs; replay.cc requires that a corpus has both.
 struct Counts {

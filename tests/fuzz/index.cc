@@ -21,7 +21,7 @@ std::string make_folder() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(index) {
   using namespace fp8;
   static const std::string path = make_folder();
   fuzz::folder().write("model/model.safetensors.index.json", fuzz::text_of(data, size));

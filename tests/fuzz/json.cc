@@ -3,7 +3,7 @@
 
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(json) {
   using namespace fp8;
   return fuzz::judge([&] {
     const json::Value value = json::parse(fuzz::text_of(data, size), "input");

@@ -6,7 +6,7 @@
 #include "fp8/log/compare.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(log) {
   using namespace fp8;
   return fuzz::judge([&] {
     const std::string_view text = fuzz::text_of(data, size);

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "manifest_parts.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(manifest) {
   using namespace fp8;
   const std::string_view text = fuzz::text_of(data, size);
   fuzz::judge([&] { (void)ckpt::parse_manifest(text, "manifest.json"); });

@@ -2,7 +2,7 @@
 #include "fp8/data/tokenize.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(megatron) {
   using namespace fp8;
   fuzz::folder().write("x.idx", fuzz::text_of(data, size));
   fuzz::folder().write("x.bin", std::string(16, '\1') + std::string(48, '\0'));

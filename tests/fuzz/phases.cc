@@ -3,7 +3,7 @@
 
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(phases) {
   using namespace fp8;
   return fuzz::judge([&] {
     const launch::Phases phases = launch::parse_phases(fuzz::text_of(data, size), "input.phases");

@@ -32,7 +32,7 @@ void check_text(const generate::Codec& codec, const generate::Ids& ids, const st
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(prompt) {
   static const generate::Codec bytes, codec(fuzz::byte_tokenizer());
   static const std::string form = fuzz::folder().write("form.json", kTemplate);
   static const generate::PromptReader of_bytes(&bytes, std::nullopt), of_codec(&codec, chat::read_template(form));

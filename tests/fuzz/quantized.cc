@@ -5,7 +5,7 @@
 #include "fp8/hf/quantization.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(quantized) {
   using namespace fp8;
   const std::string_view text = fuzz::text_of(data, size);
   const std::size_t line = std::min(text.find('\n'), text.size());

@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(safetensors) {
   using namespace fp8;
   const std::string path = fuzz::folder().write("x.safetensors", fuzz::text_of(data, size));
   return fuzz::judge([&] {

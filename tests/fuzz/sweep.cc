@@ -7,7 +7,7 @@
 #include "fp8/launch/run_sweep.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(sweep) {
   using namespace fp8;
   return fuzz::judge([&] {
     const launch::Sweep sweep = launch::parse_sweep(fuzz::text_of(data, size), "input.sweep");

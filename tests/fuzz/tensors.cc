@@ -9,7 +9,7 @@
 #include "fp8/json/json.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(tensors) {
   using namespace fp8;
   const std::string path = fuzz::folder().write("tensors.jsonl", fuzz::text_of(data, size));
   return fuzz::judge([&] {

@@ -5,7 +5,7 @@
 #include "fp8/base/digest.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(text) {
   using namespace fp8;
   const std::string_view text = fuzz::text_of(data, size);
   return fuzz::judge([&] {

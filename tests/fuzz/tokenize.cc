@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(tokenize) {
   using namespace fp8;
   using data::Source;
   constexpr std::array<Source, 8> kFrom = {Source::automatic, Source::automatic, Source::automatic, Source::text,

@@ -4,7 +4,7 @@
 #include "fp8/json/json.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(tokenizer) {
   using namespace fp8;
   return fuzz::judge([&] {
     const json::Value value = json::parse(fuzz::text_of(data, size), "input");

@@ -37,7 +37,7 @@ void check_samples(const data::TokenFile& file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FP8_FUZZ(tokens) {
   const std::string path = fuzz::folder().write("tokens.h5", fuzz::text_of(data, size));
   return fuzz::judge([&] {
     const data::TokenFile file(path);
@@ -55,6 +55,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
 }
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max, unsigned) {
+extern "C" std::size_t FP8_MUTATOR(tokens)(std::uint8_t* data, std::size_t size, std::size_t max, unsigned) {
   return fp8::fuzz::mutate_hdf5(data, size, max, fp8::h5::kTokensMagic);
 }

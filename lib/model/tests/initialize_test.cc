@@ -13,7 +13,7 @@ namespace {
 
 using test::error_of;
 
-hf::ModelConfig small() {
+hf::ModelConfig tiny_config() {
   return hf::parse_config(json::object({{"model_type", "qwen2"},
                                         {"vocab_size", 48},
                                         {"hidden_size", 32},
@@ -98,11 +98,11 @@ class Initialize : public test::FolderTest {
 };
 
 TEST_F(Initialize, WritesTheWholeModel) {
-  const InitSummary summary = initialize(small(), at("m.h5"), {.seed = 5, .origin = {"t", "1", "t x"}});
+  const InitSummary summary = initialize(tiny_config(), at("m.h5"), {.seed = 5, .origin = {"t", "1", "t x"}});
   const ckpt::Checkpoint c = ckpt::Checkpoint::open(at("m.h5"));
   c.verify();
   EXPECT_EQ(c.kind(), ckpt::FileKind::model);
-  const std::vector<Parameter> table = parameter_table(small());
+  const std::vector<Parameter> table = parameter_table(tiny_config());
   EXPECT_EQ(c.tensors().size(), table.size());
   EXPECT_EQ(summary.tensors, static_cast<std::int64_t>(table.size()));
   EXPECT_EQ(summary.bytes, static_cast<std::uint64_t>(summary.parameters) * 4);
@@ -118,14 +118,14 @@ TEST_F(Initialize, WritesTheWholeModel) {
   }
   EXPECT_EQ(test::weight(c, "model.norm.weight"), std::vector<float>(32, 1.0F));
   EXPECT_EQ(test::weight(c, "model.layers.0.self_attn.k_proj.bias"), std::vector<float>(16, 0.0F));
-  EXPECT_TRUE(hf::same_model(hf::parse_config(c.config(), "c"), small()));
+  EXPECT_TRUE(hf::same_model(hf::parse_config(c.config(), "c"), tiny_config()));
   EXPECT_EQ(c.config().as_object().at("dtype").as_string(), "float32");
   EXPECT_EQ(c.provenance().as_array()[0].as_object().at("command").as_string(), "t x");
 }
 
 TEST_F(Initialize, Bf16IsTheSameRounded) {
-  initialize(small(), at("a.h5"), {});
-  initialize(small(), at("b.h5"), {.dtype = dtype::DType::bf16});
+  initialize(tiny_config(), at("a.h5"), {});
+  initialize(tiny_config(), at("b.h5"), {.dtype = dtype::DType::bf16});
   const ckpt::Checkpoint a = ckpt::Checkpoint::open(at("a.h5")), b = ckpt::Checkpoint::open(at("b.h5"));
   std::vector<float> rounded = test::weight(a, "model.embed_tokens.weight");
   for (float& v : rounded) v = dtype::to_float(dtype::to_bf16(v));
@@ -134,25 +134,25 @@ TEST_F(Initialize, Bf16IsTheSameRounded) {
 }
 
 TEST_F(Initialize, EqualArgumentsGiveEqualBytes) {
-  initialize(small(), at("a.h5"), {.seed = 1});
-  initialize(small(), at("b.h5"), {.seed = 1});
-  initialize(small(), at("c.h5"), {.seed = 2});
+  initialize(tiny_config(), at("a.h5"), {.seed = 1});
+  initialize(tiny_config(), at("b.h5"), {.seed = 1});
+  initialize(tiny_config(), at("c.h5"), {.seed = 2});
   EXPECT_EQ(bytes("a.h5"), bytes("b.h5"));
   EXPECT_NE(bytes("a.h5"), bytes("c.h5"));
 }
 
 TEST_F(Initialize, RefusesInvalidOptionsAndOutputs) {
-  initialize(small(), at("a.h5"), {});
-  EXPECT_EQ(error_of([&] { initialize(small(), at("a.h5"), {}); }), at("a.h5") + ": exists");
-  initialize(small(), at("a.h5"), {.seed = 9, .force = true});
-  EXPECT_NE(error_of([&] { initialize(small(), at("no/a.h5"), {}); }), "no error");
-  EXPECT_EQ(error_of([&] { initialize(small(), at("b.h5"), {.dtype = dtype::DType::e4m3}); }),
+  initialize(tiny_config(), at("a.h5"), {});
+  EXPECT_EQ(error_of([&] { initialize(tiny_config(), at("a.h5"), {}); }), at("a.h5") + ": exists");
+  initialize(tiny_config(), at("a.h5"), {.seed = 9, .force = true});
+  EXPECT_NE(error_of([&] { initialize(tiny_config(), at("no/a.h5"), {}); }), "no error");
+  EXPECT_EQ(error_of([&] { initialize(tiny_config(), at("b.h5"), {.dtype = dtype::DType::e4m3}); }),
             "dtype: weights are f32 or bf16");
   EXPECT_EQ(names(), std::vector<std::string>{"a.h5"});
 }
 
 TEST_F(Initialize, DryRunWritesNothing) {
-  EXPECT_GT(initialize(small(), at("a.h5"), {.dry_run = true}).parameters, 0);
+  EXPECT_GT(initialize(tiny_config(), at("a.h5"), {.dry_run = true}).parameters, 0);
   EXPECT_TRUE(names().empty());
 }
 
