@@ -25,7 +25,9 @@ INSTANTIATE_TEST_SUITE_P(All, AdamWCuda,
 
 TEST_P(AdamWCuda, MatchesTheHostBitForBit) {
   const auto [master, moments, compute_weight] = GetParam();
-  for (const std::int64_t n : {1, 127, 128, 2049, 5000}) {
+  constexpr std::int64_t kOfBlock = kUpdateThreads / kUpdateLanes * kNoiseBlock;  // elements of a block of threads
+  for (const std::int64_t n :
+       {std::int64_t{1}, std::int64_t{127}, std::int64_t{128}, std::int64_t{2049}, 2 * kOfBlock + 77}) {
     State host(n, master, moments, compute_weight), device(n, master, moments, compute_weight);
     const Settings settings;
     for (std::int64_t t = 1; t <= 3; ++t) {
@@ -42,6 +44,23 @@ TEST_P(AdamWCuda, MatchesTheHostBitForBit) {
       ASSERT_EQ(device.bytes() == host.bytes(), true) << n << ", update " << t;
     }
   }
+}
+
+// The elements are the last of a tensor whose indices need more than 32 bits.
+TEST(AdamWCudaAlone, IndicesBeyond32Bits) {
+  State host(300, DType::bf16, DType::bf16, DType::bf16), device(300, DType::bf16, DType::bf16, DType::bf16);
+  State low(300, DType::bf16, DType::bf16, DType::bf16);
+  const Settings settings;
+  const Scalars scalars = scalars_of(settings, 1, 1e-2, 42, &kOpen);
+  for (State* s : {&host, &device, &low}) {
+    s->next_gradient(1);
+    AdamwBlock block = s->whole();
+    block.first_element = (s == &low ? 0 : std::int64_t{1} << 40) + 80;
+    *s->amax.as<float>() = 0;
+    s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);
+  }
+  EXPECT_EQ(device.bytes() == host.bytes(), true);
+  EXPECT_EQ(low.bytes() == host.bytes(), false) << "the noise does not depend on the index";
 }
 
 TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
