@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 #include "codes.h"
+#include "far_rows.h"
 #include "quantize.cuh"
 
 namespace fp8::quant {
@@ -33,7 +35,8 @@ struct Device {
 struct Size {
   std::int64_t rows, cols;
 };
-constexpr Size kSizes[] = {{1, 1}, {15, 17}, {33, 16}, {128, 128}, {129, 257}, {3, 300}, {260, 8}};
+// 260 columns: rows of bf16 begin at multiples of 8 bytes, rows of codes at multiples of 4.
+constexpr Size kSizes[] = {{1, 1}, {15, 17}, {33, 16}, {128, 128}, {129, 257}, {130, 260}, {3, 300}, {260, 8}};
 
 TEST(QuantizeCuda, CodesScalesAndCountsEqualTheHosts) {
   for (const Size size : kSizes)
@@ -329,11 +332,115 @@ TEST(AmaxCuda, EqualsTheHosts) {
         }
 }
 
+// The largest magnitude is in each place that a thread of a tile can find it in, and beyond the first tile.
+TEST(AmaxCuda, MaximaInEveryPlace) {
+  constexpr std::int64_t kRows = kAmaxRows + 5, kCols = kAmaxColumns + 8;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Matrix x(type, kRows, kCols);
+    const auto largest = [&](Granularity granularity, ContractionAxis contract, std::int64_t n) {
+      Tensor out(DType::f32, {n});
+      amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view(), false);
+      return out;
+    };
+    const auto plant = [&](std::int64_t r, std::int64_t c, float value) {
+      const float before = x.at(r, c);
+      x.set(r, c, value);
+      return before;
+    };
+    for (std::int64_t r = 0; r < kRows; ++r) plant(r, r * 37 % kCols, static_cast<float>(100 + r));
+    const Tensor of_rows = largest(Granularity::row, ContractionAxis::last, kRows);
+    for (std::int64_t r = 0; r < kRows; ++r) ASSERT_EQ(of_rows.as<float>()[r], static_cast<float>(100 + r)) << r;
+    for (std::int64_t c = 0; c < kCols; ++c) plant(c * 53 % kRows, c, static_cast<float>(512 + c % 64 * 4));
+    const Tensor of_columns = largest(Granularity::row, ContractionAxis::first, kCols);
+    for (std::int64_t c = 0; c < kCols; ++c)
+      ASSERT_EQ(of_columns.as<float>()[c], static_cast<float>(512 + c % 64 * 4)) << c;
+    for (std::int64_t i = 0; i < 40; ++i) {  // each row of a thread, each element of a piece, each warp
+      const std::int64_t r = i < 32 ? i * 4 + i % 4 : kRows - 1 - i % 4, c = (i * 11 + i / 8) % kCols;
+      const float before = plant(r, c, -8192.0f);
+      ASSERT_EQ(*largest(Granularity::tensor, ContractionAxis::last, 1).as<float>(), 8192.0f) << r << ", " << c;
+      plant(r, c, before);
+    }
+  }
+}
+
+// Offsets of elements, of codes by rows and of codes by columns that need more than 32 bits, in a whole tile and in one
+// that ends before.
+TEST(QuantizeCuda, OffsetsBeyond32Bits) {
+  for (const std::int64_t n : {kTile, kTile - 9})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Matrix x(type, n, n);
+      const test::FarRows far(type, n, n), by_row(DType::u8, n, n), by_column(DType::u8, n, n), moved(DType::u8, n, n);
+      far.put(x.view);
+      const float scale = 3.0f;
+      const auto target = [&](const test::FarRows& to) {
+        return Target{{to.view.as<std::uint8_t>(), to.view.stride[0]}, &scale, {}};
+      };
+      dtype::with_float_type(type, "cast", [&]<class T>() {
+        Launcher()("cast", dim3(1), dim3(kCastThreads), cast_kernel<T, dtype::E4m3Grid, false>,
+                   Source<T>{far.view.as<T>(), n, n, far.view.stride[0]}, target(by_row), target(by_column), true,
+                   nullptr, nullptr);
+      });
+      const Tensor expected(DType::u8, {n, n}), codes(DType::u8, {n, n});
+      cast_to_bytes(Context{}, x.view, DType::e4m3, &scale, expected.view(), nullptr);
+      const auto expect_codes = [&](bool transposed) {
+        for (std::int64_t r = 0; r < n; ++r)
+          for (std::int64_t c = 0; c < n; ++c)
+            ASSERT_EQ(codes.as<std::uint8_t>()[transposed ? c * n + r : r * n + c],
+                      expected.as<std::uint8_t>()[r * n + c]);
+      };
+      by_row.get(codes.view());
+      expect_codes(false);
+      by_column.get(codes.view());
+      expect_codes(true);
+      Launcher()("codes", dim3(1), dim3(kCastThreads), repack_kernel<std::uint8_t>,
+                 Source<std::uint8_t>{by_row.view.as<std::uint8_t>(), n, n, by_row.view.stride[0]},
+                 CodeLines{nullptr, 0}, CodeLines{moved.view.as<std::uint8_t>(), moved.view.stride[0]});
+      moved.get(codes.view());
+      expect_codes(true);
+      for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+        const Tensor near_amax(DType::f32, {n}), far_amax(DType::f32, {n});
+        amax(Context{}, x.view, Granularity::row, contract, near_amax.view());
+        amax_cuda<Launcher>(Context{}, far.view, Granularity::row, contract, far_amax.view(), false);
+        for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(far_amax.as<float>()[i], near_amax.as<float>()[i]);
+      }
+    }
+}
+
+// Records the grids of launches, and runs nothing.
+struct Grids {
+  std::vector<dim3>* all;
+  template <class Kernel, class... A>
+  void operator()(const char*, dim3 grid, dim3, Kernel*, A&&...) const {
+    all->push_back(grid);
+  }
+};
+
+// CUDA allows 65,535 blocks along y, and 2^31 - 1 along x: long matrices, and wide ones, have grids within the limits.
+TEST(QuantizeCuda, GridsOfLargeMatrices) {
+  std::vector<dim3> grids;
+  const Grids launch{&grids};
+  std::uint8_t code = 0;
+  float scale = 1;
+  for (const auto& [rows, cols] : {Size{kTile * 65535, 64}, Size{64, kTile * 65536}}) {
+    const View x = tensor::make_view(&scale, DType::bf16, device::DeviceType::host, {rows, cols});
+    const CodeLayout by_row{&code, cols, DType::e4m3, &scale}, by_column{&code, rows, DType::e4m3, &scale};
+    const View one = tensor::make_view(&scale, DType::f32, device::DeviceType::host, {1});
+    launch_cast(launch, x, by_row, by_column, false, {}, nullptr);
+    launch_repack(launch, tensor::make_view(&code, DType::u8, device::DeviceType::host, {rows, cols}), by_row,
+                  by_column);
+    launch_amax(launch, x, Amaxes{one, {}, {}}, false, true);
+  }
+  ASSERT_EQ(grids.size(), 6u);
+  for (const dim3 grid : grids) EXPECT_LE(grid.y, 65535u) << grid.x;
+  EXPECT_EQ(grids[0].y, 65535u);
+  EXPECT_EQ(grids[3].x, 65536u);
+}
+
 TEST(CastToBytesCuda, EqualsTheHosts) {
   for (const Size size : kSizes)
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const float scale : {0x1p-13f, 3.0f, 1e6f}) {
-        const Matrix x(DType::f32, size.rows, size.cols, Layout::strided_rows);
+        const Matrix x(DType::f32, size.rows, size.cols, scale == 3.0f ? Layout::contiguous : Layout::strided_rows);
         const Tensor expected(DType::u8, {size.rows, size.cols}), codes(DType::u8, {size.rows, size.cols});
         CastCounts counts, host_counts;
         cast_to_bytes(Context{}, x.view, format, &scale, expected.view(), &host_counts);
