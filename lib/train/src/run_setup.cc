@@ -268,8 +268,10 @@ comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoint
                    comm::Communicator& host_comm) {
   comm::agree(host_comm, [&] {
     const hf::ModelConfig model = settings::config_to_train(checkpoints.start(), config.lora.wanted());
-    settings::check_experts(config, model);
-    settings::check_stages(config, model);
+    settings::RunConfig named = config;
+    if (checkpoints.resuming()) named.model = checkpoints.start().path();  // which messages name
+    settings::check_experts(named, model);
+    settings::check_stages(named, model);
   });
   return mesh_of(config, host_comm, "fp8-step");
 }
