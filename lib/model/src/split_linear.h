@@ -6,8 +6,8 @@
 
 namespace fp8::model {
 
-// A linear whose input is the rows of all ranks, of which this one has `own`. They travel as codes if the linear reads
-// nothing else; `amax` is that of all rows if its casts need one.
+// A linear whose input is the rows of all ranks, of which this one has `own`. Ranks send the codes of their rows if the
+// linear reads nothing else; `amax` is that of all rows if its casts need one.
 void forward_gathered(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, const View& own,
                       const View& y, const View& amax);
 
