@@ -1,4 +1,5 @@
-// Peers are queried when a fifth of the timeout has passed, and a stall is reported at its end.
+// Peers are queried when a fifth of the timeout has passed, and a stall is reported at its end, or at twice the timeout
+// if another rank may be the one that names the cause.
 #include "fp8/watchdog/stall_detector.h"
 
 #include <algorithm>
@@ -96,8 +97,9 @@ void StallDetector::query_peers(double elapsed) {
 }
 
 // Looks for the late ranks: first those that do not answer, then those that compute and have not reached the
-// collective, then those that wait for another collective. The list is empty if all wait for the same collective, which
-// does not end.
+// collective, then those that wait for another collective. The list is empty if all have reached the collective, which
+// does not end. The last two are reported after twice the timeout, since such a peer may wait for a rank of another
+// group that does not answer, which its own detector names.
 std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& now) const {
   Stall s{{}, parts_.front().awaited.text, now.step, timeout_, true, ""};
   const auto select = [&](const auto& is_missing) {
@@ -125,7 +127,7 @@ std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& no
   };
   if (late(timeout_, false) || late(2 * timeout_, true)) return s;
   const bool all = !select([](const Part& part, const Peer& p) { return !part.has_reached(p); });
-  if (all && waited_ >= timeout_) return s;
+  if (all && waited_ >= 2 * timeout_) return s;
   return std::nullopt;
 }
 
