@@ -133,7 +133,7 @@ refuses 4 '--ep 4: does not divide 2, the number of ranks that share a copy of t
 refuses 1 '--ep 2: does not divide 1, the number of ranks that share a copy of the parameters; start several ranks, as with mpirun -n 2 fp8-step' x.h5 --ep 2
 refuses 3 '--ep: m.h5 has no experts' m.h5 --ep 2
 refuses 2 '--ep: m.h5 has no experts' m.h5 --ep 2
-refuses 8 '--ep 8: x.h5 has 7 experts, and each part needs one' x.h5 --ep 8
+refuses 8 '--ep 8: x.h5 has 7 experts, and each part needs one; --ep 4 fits' x.h5 --ep 8
 refuses 2 '--aux-loss: m.h5 has no experts' m.h5 --aux-loss 0.1
 refuses 2 '--expert-rows: 0.5 is below 1' x.h5 --ep 2 --expert-rows 0.5
 refuses 2 '--ep: 0 is below 1' x.h5 --ep 0

@@ -158,12 +158,14 @@ stops 0 2 "rank 0 to rank 1: input of micro-batch 2 from stage 0 to stage 1" fp8
 
 # --- refusals
 all="u.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 -q"
-refused "more stages than layers" "--pp 5: u.h5 has 4 layers, and each stage needs one; --pp 4 fits" $all --out x --pp 5
+refused "more stages than layers" "--pp 5: u.h5 has 4 layers, and each stage needs one; --pp 1 fits" $all --out x --pp 5
 refused "stages without ranks" "--pp 2: does not make 1 rank; start several ranks, as with mpirun -n 2 fp8-step" $all --out x --pp 2
-refused "another number of stages" "--stages 2,1,1: these are 3 stages, and --pp is 2" $all --out x --pp 2 --stages 2,1,1
-refused "another number of layers" "--stages 2,1: these are 3 layers, and u.h5 has 4" $all --out x --pp 2 --stages 2,1
-refused "a stage without layers" "--stages: '0' is not a number of layers" $all --out x --pp 2 --stages 0,4
+refused "another number of stages" "--stages 2,1,1: these are 3 stages, and --pp is 2; --pp 1 without --stages fits" $all --out x --pp 2 --stages 2,1,1
+refused "another number of layers" "--stages 2,1: these are 3 layers, and u.h5 has 4; --pp 1 without --stages fits" $all --out x --pp 2 --stages 2,1
+refused "a stage without layers" "--stages: 0 is below 1: each stage needs a layer" $all --out x --pp 2 --stages 0,4
+refused "a number of layers that no model has" "--stages: 99999999999999999999 is above 2147483647" $all --out x --pp 2 --stages 2,99999999999999999999
+refused "a word as a number of layers" "--stages: '2x' is not a number of layers" $all --out x --pp 2 --stages 2x,2
 fp8-init tiny -o m.h5 -q >out 2>err
 mkdir z && cp -r run.one/step-0* z # a run of another model
-refused "more stages than the checkpoint of the run has layers" "--pp 5: $(find z/step-0* -prune | tail -n 1) has 4 layers, and each stage needs one; --pp 4 fits" m.h5 ${all#u.h5} --out z --pp 5
+refused "more stages than the checkpoint of the run has layers" "--pp 5: $(find z/step-0* -prune | tail -n 1) has 4 layers, and each stage needs one; --pp 1 fits" m.h5 ${all#u.h5} --out z --pp 5
 done_testing

@@ -61,7 +61,7 @@ not_evaluated() {
   fp8-eval u.h5 --data d.h5 "$@" >out 2>err </dev/null
   is "$name" "$? $(grep -Ec "^fp8-eval: $pattern" err) $(wc -l <err)" "2 1 1"
 }
-not_evaluated "more stages than layers" "--pp 5: .* has 4 layers, and each stage needs one; --pp 4 fits" --pp 5
+not_evaluated "more stages than layers" "--pp 5: .* has 4 layers, and each stage needs one; --pp 1 fits" --pp 5
 not_evaluated "stages of another number of layers" "--stages 1,2: these are 3 layers, and .* has 4" --pp 2 --stages 1,2
 not_evaluated "another number of stages" "--stages 4: these are 1 stage, and --pp is 2" --pp 2 --stages 4
 not_evaluated "one rank for two stages" "--pp 2: does not make 1 rank" --pp 2

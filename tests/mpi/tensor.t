@@ -90,10 +90,12 @@ done <<'END'
 3|m.h5 --tp 2|--tp 2: does not make 3 ranks; 2 or 4 ranks fit
 2|m.h5 --tp 2 --dp-replicate 2|--dp-replicate 2 times --tp 2: does not make 2 ranks; 4 ranks fit
 2|m.h5 --tp 2 --dp-shard 2|--dp-shard 2 times --tp 2: does not make 2 ranks; 4 ranks fit
-3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 2 or 4 fits
+3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 1 fits
+6|m.h5 --tp 6|--tp 6: the model has 4 heads, which it does not divide; --tp 2 fits
+4|m.h5 --tp 3 --dp-shard 1|--tp 3: the model has 4 heads, which it does not divide; --tp 4 fits
 8|m.h5 --tp 8|--tp 8: the model has 4 heads, which it does not divide; --tp 4 fits
 2|x.h5 --tp 2 --ep 3|--ep 3: does not divide 2, the number of ranks that share a copy of the parameters; --ep 2 fits
-4|m.h5 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8|--tp 4: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that there are no statistics of them
+4|m.h5 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8|--tp 4: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that there are no statistics of them; --tp 1 fits
 2|codes.h5 --tp 2 --lora-rank 4|--tp 2: model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks; --tp 1 fits
 4|m.h5 --tp 4 --batch-size 1 --seq-length 2|--tp 4: the smallest pass has 2 tokens, and each rank needs one; --tp 2 fits
 END

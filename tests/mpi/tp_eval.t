@@ -81,10 +81,10 @@ while IFS='|' read -r n flags expected; do
 done <<'EOF'
 1|m.h5 --tp 2|--tp 2: does not make 1 rank; start several ranks, as with mpirun -n 2 fp8-eval
 3|m.h5 --tp 2|--tp 2: does not make 3 ranks; 2 or 4 ranks fit
-3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 2 or 4 fits
+3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 1 fits
 2|m.h5 --dp-replicate 2 --tp 2|--dp-replicate 2 times --tp 2: does not make 2 ranks; 4 ranks fit
 2|m.h5 --ep 2|--ep: m.h5 has no experts
-2|x.h5 --ep 8|--ep 8: x.h5 has 7 experts, and each part needs one
+2|x.h5 --ep 8|--ep 8: x.h5 has 7 experts, and each part needs one; --ep 2 fits
 2|m.h5 --tp 2 --seq-length 1|--tp 2: the smallest pass has 1 token, and each rank needs one; --tp 1 fits
 EOF
 done_testing

@@ -37,21 +37,53 @@ json::Value inspect_record(const settings::InspectConfig& config, const data::Sa
   return record;
 }
 
-// The notes of a bisection: notes on the data, and the flags of each side that have no effect on it. Throws Error for a
-// side that contradicts itself or does not fit the checkpoint.
-std::vector<std::string> notes_of_sides(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
-                                        const data::TokenFile& tokens) {
-  std::vector<std::string> notes, unused;
+// What is computed under a recipe, or, in a bisection, on a side.
+struct Models {
+  std::vector<std::string> recipes;       // none in a bisection
+  std::vector<train::ModelSetup> setups;  // of the recipes or sides, then of the precision of --routes
+  std::vector<std::string> notes;         // some may be empty
+};
+
+train::ModelSetup resolve_in(const settings::PrecisionConfig& precision, const settings::InspectConfig& config,
+                             const ckpt::Checkpoint& checkpoint, const data::TokenFile& tokens) {
+  settings::EvalConfig one = config;
+  one.precision = precision;
+  return train::resolve_model(one, checkpoint, tokens);
+}
+
+// The sides of a bisection, with notes on the data, and the flags of each side that have no effect on it. Throws Error
+// for a side that contradicts itself or does not fit the checkpoint.
+Models resolve_sides(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                     const data::TokenFile& tokens) {
+  Models models;
+  std::vector<std::string> unused;
   for (const auto& [flag, side] : {std::pair("bisect", &config.bisection->a), {"against", &config.bisection->b}}) {
-    settings::EvalConfig one = config;
-    one.precision = side->precision;
-    train::ModelSetup setup = train::resolve_model(one, checkpoint, tokens);
+    const train::ModelSetup& setup =
+        models.setups.emplace_back(resolve_in(side->precision, config, checkpoint, tokens));
     const std::string note = settings::note_of_unused(setup.precision, setup.precision.recipe_names());
     if (!note.empty()) unused.push_back(cli::flag_name(flag) + ": " + note);
-    notes = std::move(setup.notes);  // the same of both
+    models.notes = setup.notes;  // the same of both
   }
-  notes.insert(notes.end(), unused.begin(), unused.end());
-  return notes;
+  models.notes.insert(models.notes.end(), unused.begin(), unused.end());
+  return models;
+}
+
+// The models of an inspection. Throws Error for settings that do not fit the checkpoint.
+Models resolve_models(const settings::InspectConfig& config, const ckpt::Checkpoint& checkpoint,
+                      const data::TokenFile& tokens) {
+  if (config.bisection) return resolve_sides(config, checkpoint, tokens);
+  Models models;
+  models.recipes = settings::fitting_recipes(config, checkpoint, models.notes);
+  for (const std::string& recipe : models.recipes)
+    models.setups.push_back(resolve_in(settings::precision_under(config, recipe), config, checkpoint, tokens));
+  const train::ModelSetup& first = models.setups.front();
+  models.notes.insert(models.notes.end(), first.notes.begin(), first.notes.end());
+  std::vector<std::string> used = first.precision.recipe_names();
+  used.insert(used.end(), models.recipes.begin() + 1, models.recipes.end());
+  models.notes.push_back(settings::note_of_unused(first.precision, used));
+  if (!config.routes.empty())
+    models.setups.push_back(resolve_in(settings::precision_of_routes(config), config, checkpoint, tokens));
+  return models;
 }
 
 // Throws Error if the recommendation cannot be written, or would replace a file that is read.
@@ -69,10 +101,10 @@ void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint
   if (!any && !config.routes.empty()) throw Error(cli::flag_name("routes") + ": " + config.model + " has no experts");
 }
 
-// Throws Error for settings of the mesh that do not fit the model, for what needs all experts on a rank, and for a
-// bisection where a result is a term of a sum over ranks.
+// Throws Error for parts of experts of a model that has none, and for a bisection where a result is a term of a sum
+// over ranks.
 void check_mesh(const settings::InspectConfig& c, const ckpt::Checkpoint& checkpoint) {
-  settings::check_expert_parallel(c, hf::parse_config(checkpoint.config(), checkpoint.path()));
+  settings::check_expert_parallel(c.ep, c.model, hf::parse_config(checkpoint.config(), checkpoint.path()));
   if (c.bisection && c.tp > 1) throw Error(cli::flag_name("bisect") + ": not with " + cli::flag_name("tp"));
   for (const auto& [name, wanted] : {std::pair("blocks", c.blocks),
                                      {"routes", !c.routes.empty()},
@@ -80,6 +112,11 @@ void check_mesh(const settings::InspectConfig& c, const ckpt::Checkpoint& checkp
                                      {"recommend", c.recommend.has_value()},
                                      {"bisect", c.bisection.has_value()}})
     if (wanted && c.ep > 1) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name("ep"));
+}
+
+train::MeshUse mesh_use(const settings::InspectConfig& c) {
+  const bool alone = c.sensitivity || c.recommend;  // each sequence is computed alone
+  return {"fp8-inspect", alone ? 1 : c.batch_size, true, false};
 }
 
 // The amaxes of all ranks, through the communicator of the device.
@@ -146,7 +183,8 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   state::Journal journal(hooks, host_comm);
   std::optional<data::TokenFile> tokens;
   json::Value shared;
-  std::vector<std::string> notes, recipes;
+  Models models;
+  comm::MeshShape shape;
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
   comm::agree(host_comm, [&] {
@@ -154,27 +192,17 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
     check_experts(config, checkpoint);
     check_mesh(config, checkpoint);
-    recipes = settings::fitting_recipes(config, checkpoint, notes);
-    if (config.bisection) {
-      notes = notes_of_sides(config, checkpoint, *tokens);
-      return;
-    }
-    settings::EvalConfig first = config;
-    first.precision = settings::precision_under(config, recipes.front());
-    const train::ModelSetup setup = train::resolve_model(first, checkpoint, *tokens);
-    notes.insert(notes.end(), setup.notes.begin(), setup.notes.end());
-    std::vector<std::string> used = setup.precision.recipe_names();
-    if (recipes.size() > 1) used.insert(used.end(), recipes.begin() + 1, recipes.end());
-    notes.push_back(settings::note_of_unused(setup.precision, used));
+    models = resolve_models(config, checkpoint, *tokens);
+    shape = train::mesh_of(config, host_comm.size(), models.setups, mesh_use(config));
   });
   settings::check_same_on_all_ranks(host_comm, shared);
-  const comm::Mesh mesh = train::mesh_of(config, host_comm, "fp8-inspect");
-  for (const std::string& note : notes)
+  const comm::Mesh mesh(host_comm, shape);
+  for (const std::string& note : models.notes)
     if (!note.empty()) journal.note(note);
   const Inspection all{host_comm, mesh, journal, checkpoint, *tokens};
   bool left = !config.bisection || bisect(config, all);
   std::optional<ChosenExperts> reference;
-  for (const std::string& recipe : config.bisection ? std::vector<std::string>() : recipes) {
+  for (const std::string& recipe : models.recipes) {
     settings::InspectConfig one = config;
     one.precision = settings::precision_under(config, recipe);
     left = inspect_recipe(one, all, reference);

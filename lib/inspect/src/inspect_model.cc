@@ -63,10 +63,6 @@ RecipeSetup resolve(const settings::InspectConfig& config, const Inspection& all
     s.sampler.emplace(all.tokens, config.sampler, config.seed, s.eval.length, wanted, config.documents);
     check_enough(config, s, wanted);
     check_sequences(config, wanted);
-    const bool alone = config.sensitivity || config.recommend;  // each sequence is computed alone
-    settings::check_tensor_statistics(config.tp, s.config.precision,
-                                      alone ? s.eval.length : config.batch_size * s.eval.length,
-                                      s.eval.model_spec.config, s.eval.model_spec.table);
     s.shape = {config.batch_size, s.eval.length, s.sampler->bounds(config.batch_size)};
   });
   return s;

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "fp8/cli/command.h"
 #include "fp8/model/checkpoint.h"
 #include "fp8/model/pipeline.h"
 #include "fp8/model/record.h"
-#include "fp8/model/split.h"
 #include "fp8/settings/lora.h"
 #include "fp8/settings/setting.h"
 #include "fp8/shard/state_tensors.h"
@@ -105,101 +103,14 @@ void require_experts(const char* flag, const std::string& path, const hf::ModelC
 
 }  // namespace
 
-void check_expert_parallel(const Config& c, const hf::ModelConfig& model) {
-  if (c.ep == 1) return;
-  require_experts("ep", c.model, model);
-  if (c.ep > model.experts->count)
-    throw Error(cli::flag_name("ep") + " " + std::to_string(c.ep) + ": " + c.model + " has " +
-                std::to_string(model.experts->count) + " experts, and each part needs one");
+void check_expert_parallel(std::int64_t ep, const std::string& path, const hf::ModelConfig& model) {
+  if (ep > 1) require_experts("ep", path, model);
 }
 
-void check_experts(const RunConfig& c, const hf::ModelConfig& model) {
-  check_expert_parallel(c, model);
+void check_experts(const RunConfig& c, const std::string& path, const hf::ModelConfig& model) {
+  check_expert_parallel(c.ep, path, model);
   for (const auto& [name, wanted] : {std::pair("aux-loss", c.aux_loss > 0), {"z-loss", c.z_loss > 0}})
-    if (wanted) require_experts(name, c.model, model);
-}
-
-namespace {
-
-constexpr std::int64_t kFewestSampled = 16;  // rows of a pass that samples text, at least
-
-// Throws Error for stored codes of which a block with one scale is on several ranks. `table` is that of a rank.
-void check_blocks_of_codes(const std::vector<model::Parameter>& table, const quant::Recipe* recipe) {
-  for (const model::Parameter& p : table) {
-    if (recipe == nullptr || !dtype::is_fp8(p.stored) || p.bounds.empty()) continue;
-    const std::int64_t block = model::straddling_block(p, *recipe);
-    if (block != 0)
-      throw Error(p.name + " is stored as FP8 codes, of which blocks of " + std::to_string(block) +
-                  " elements would be on several ranks");
-  }
-}
-
-}  // namespace
-
-void check_tensor_statistics(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
-                             const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
-  check_tensor_parallel(tp, precision, rows, model, table);
-  const quant::Recipe* const usual = precision.recipe_or_null();
-  if (tp == 1 || usual == nullptr) return;
-  for (const model::Parameter& p : model::local_table(model, table, {0, static_cast<int>(tp), usual})) {
-    if (!p.fp8 || p.bounds.empty()) continue;
-    const std::int64_t block = model::straddling_block(p, p.recipe != nullptr ? *p.recipe : *usual);
-    if (block != 0)
-      throw Error(cli::flag_name("tp") + " " + std::to_string(tp) + ": blocks of " + std::to_string(block) +
-                  " elements of " + p.name + " are on several ranks, so that there are no statistics of them");
-  }
-}
-
-void check_tensor_parallel(const RunConfig& c, const hf::ModelConfig& model,
-                           const std::vector<model::Parameter>& table) {
-  // The last batch of an evaluation may have one sequence.
-  const std::int64_t rows = c.eval_data.empty() ? c.batch_size * c.seq_length : c.seq_length;
-  const std::int64_t fewest = c.sample_every > 0 ? std::min(rows, kFewestSampled) : rows;
-  check_tensor_parallel(c.tp, c.precision, fewest, model, table);
-  if (c.stats_every > 0) check_tensor_statistics(c.tp, c.precision, fewest, model, table);
-}
-
-void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
-                           const hf::ModelConfig& model, const std::vector<model::Parameter>& table) {
-  if (tp == 1) return;
-  const std::string what = cli::flag_name("tp") + " " + std::to_string(tp) + ": ";
-  const auto reason = [&](std::int64_t ranks) -> std::string {
-    if (rows < ranks)
-      return "the smallest pass has " + std::to_string(rows) + (rows == 1 ? " token" : " tokens") +
-             ", and each rank needs one";
-    try {
-      check_blocks_of_codes(model::local_table(model, table, {0, static_cast<int>(ranks), precision.recipe_or_null()}),
-                            precision.recipe_or_null());
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  if (const std::string found = reason(tp); !found.empty())
-    throw Error(what + found + nearest_values("tp", tp, model.num_attention_heads, [&](std::int64_t ranks) {
-                  return reason(ranks).empty();
-                }));
-}
-
-void check_stages(const Config& c, const hf::ModelConfig& model) {
-  const std::string pp = cli::flag_name("pp"), stages = cli::flag_name("stages");
-  const std::int64_t layers = model.num_hidden_layers;
-  const auto text = [](std::int64_t count, const char* what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-  };
-  if (c.pp > layers)
-    throw Error(pp + " " + std::to_string(c.pp) + ": " + c.model + " has " + text(layers, "layer") +
-                ", and each stage needs one" +
-                nearest_values("pp", c.pp, layers, [&](std::int64_t count) { return count <= layers; }));
-  if (!c.stages.empty()) {
-    const std::string what = stages + " " + model::text_of_stages(c.stages) + ": ";
-    const std::int64_t sum = std::accumulate(c.stages.begin(), c.stages.end(), std::int64_t{0});
-    if (std::ssize(c.stages) != c.pp)
-      throw Error(what + "these are " + text(std::ssize(c.stages), "stage") + ", and " + pp + " is " +
-                  std::to_string(c.pp));
-    if (sum != layers)
-      throw Error(what + "these are " + text(sum, "layer") + ", and " + c.model + " has " + std::to_string(layers));
-  }
+    if (wanted) require_experts(name, path, model);
 }
 
 model::UnitCosts costs_of_units(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
@@ -212,16 +123,6 @@ model::UnitCosts costs_of_units(const hf::ModelConfig& model, const std::vector<
 
 std::vector<int> layers_of_stages(const Config& c, const model::UnitCosts& costs) {
   return c.stages.empty() ? model::divide_layers(costs, static_cast<int>(c.pp)) : c.stages;
-}
-
-std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
-                           const std::function<bool(std::int64_t)>& fits) {
-  std::int64_t below = std::min(value - 1, most), above = value + 1;
-  while (below > 0 && !fits(below)) --below;
-  while (above <= most && !fits(above)) ++above;
-  const std::string lower = below > 0 ? std::to_string(below) : "", upper = above <= most ? std::to_string(above) : "";
-  if (lower.empty() && upper.empty()) return "";
-  return "; " + cli::flag_name(name) + " " + lower + (lower.empty() || upper.empty() ? "" : " or ") + upper + " fits";
 }
 
 std::string note_of_routers(const PrecisionConfig& precision, const std::vector<model::Parameter>& table) {

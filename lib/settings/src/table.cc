@@ -355,9 +355,13 @@ void add_lora(Rows& rows) {
 void read_stages(const Arguments& a, Config& c) {
   c.stages.clear();
   for (const std::string& part : parts_of(a.list("stages"))) {
+    const std::string what = cli::flag_name("stages") + ": ";
+    constexpr int kMost = std::numeric_limits<int>::max();
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
     const std::optional<std::int64_t> layers = parse_int64(part);
-    if (!layers || *layers < 1 || *layers > std::numeric_limits<int>::max())
-      throw Error(cli::flag_name("stages") + ": '" + excerpt(part) + "' is not a number of layers");
+    if (!layers && !digits) throw Error(what + "'" + excerpt(part) + "' is not a number of layers");
+    if (layers && *layers < 1) throw Error(what + part + " is below 1: each stage needs a layer");
+    if (!layers || *layers > kMost) throw Error(what + excerpt(part) + " is above " + std::to_string(kMost));
     c.stages.push_back(static_cast<int>(*layers));
   }
 }

@@ -1,5 +1,6 @@
 // Which models and settings the flags --pp and --stages accept, and what the message says about others.
 #include "fp8/settings/checks.h"
+#include "fp8/settings/mesh.h"
 #include "small_model.h"
 
 namespace fp8::settings {
@@ -7,13 +8,14 @@ namespace {
 
 using namespace test;
 
-// The message about a model of four layers.
-std::string refusal(std::int64_t pp, const std::vector<int>& stages = {}) {
+// The message about a model of four layers on so many ranks.
+std::string refusal(std::int64_t pp, const std::vector<int>& stages = {}, std::int64_t ranks = 12) {
   hf::ModelConfig model = small_model();
   model.num_hidden_layers = 4;
   RunConfig c;
   c.model = "m.h5", c.pp = pp, c.stages = stages;
-  return error_of([&] { check_stages(c, model); });
+  const MeshLimits limits = mesh_limits(c.model, model, [](std::int64_t /*tp*/) { return ""; });
+  return error_of([&] { fitting_mesh(c, ranks, limits, "fp8-step"); });
 }
 
 constexpr const char* kFits = "no error";
@@ -22,14 +24,16 @@ TEST(Stages, EachNeedsALayer) {
   EXPECT_EQ(refusal(1), kFits);
   EXPECT_EQ(refusal(4), kFits);
   EXPECT_EQ(refusal(5), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 4 fits");
+  EXPECT_EQ(refusal(5, {}, 10), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 2 fits");
 }
 
 TEST(Stages, AreAsManyAsGivenAndHaveAllLayers) {
   EXPECT_EQ(refusal(2, {3, 1}), kFits);
   EXPECT_EQ(refusal(1, {4}), kFits);
-  EXPECT_EQ(refusal(1, {3, 1}), "--stages 3,1: these are 2 stages, and --pp is 1");
-  EXPECT_EQ(refusal(3, {4}), "--stages 4: these are 1 stage, and --pp is 3");
-  EXPECT_EQ(refusal(2, {3, 2}), "--stages 3,2: these are 5 layers, and m.h5 has 4");
+  EXPECT_EQ(refusal(1, {3, 1}), "--stages 3,1: these are 2 stages, and --pp is 1; --pp 2 fits");
+  EXPECT_EQ(refusal(3, {4}), "--stages 4: these are 1 stage, and --pp is 3; --pp 1 fits");
+  EXPECT_EQ(refusal(2, {3, 2}), "--stages 3,2: these are 5 layers, and m.h5 has 4; --pp 2 without --stages fits");
+  EXPECT_EQ(refusal(5, {3, 1}, 5), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 1 without --stages fits");
 }
 
 TEST(Stages, AreThoseOfTheFlagOrEven) {

@@ -1,7 +1,7 @@
 // Which models, tables and settings the flag --tp accepts, and what the message says about others.
 #include "fp8/model/parameters.h"
 #include "fp8/quant/recipe.h"
-#include "fp8/settings/checks.h"
+#include "fp8/settings/mesh.h"
 #include "small_model.h"
 
 namespace fp8::settings {
@@ -17,6 +17,7 @@ struct Divided {
   std::string recipe{};  // empty: bf16
   bool codes = false;    // the weights of `slot` are FP8 codes, beside which adapters are trained
   model::Slot slot = model::Slot::down;
+  std::int64_t ranks = 60;
 
   std::string refusal(std::int64_t tp, const std::function<void(RunConfig&)>& change = {}) const {
     hf::ModelConfig model = small_model();
@@ -34,7 +35,9 @@ struct Divided {
     for (model::Parameter& p : table)
       if (codes && p.slot == slot) p.trainable = false, p.stored = dtype::DType::e4m3;
     if (change) change(c);
-    return error_of([&] { check_tensor_parallel(c, model, table); });
+    const TensorDivision division = division_of(c, model, table);
+    const MeshLimits limits = mesh_limits("m.h5", model, [&](std::int64_t parts) { return division.refusal(parts); });
+    return error_of([&] { fitting_mesh(c, ranks, limits, "fp8-step"); });
   }
 };
 
@@ -64,7 +67,7 @@ TEST(TensorParallel, ARankNeedsARow) {
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), kFits);
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.batch_size = 1, c.seq_length = 1; }),
             "--tp 2: the smallest pass has 1 token, and each rank needs one; --tp 1 fits");
-  const Divided many{.heads = 32, .key_value_heads = 32, .intermediate = 512, .vocabulary = 512};
+  const Divided many{.heads = 32, .key_value_heads = 32, .intermediate = 512, .vocabulary = 512, .ranks = 32};
   EXPECT_EQ(many.refusal(32, [](RunConfig& c) { c.sample_every = 5; }),
             "--tp 32: the smallest pass has 16 tokens, and each rank needs one; --tp 16 fits");
 }
@@ -75,7 +78,7 @@ TEST(TensorParallel, BlocksThatNoRankHasAloneHaveNoStatistics) {
   EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2)), kFits);
   EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2, measured)),
             "--tp 2: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that "
-            "there are no statistics of them");
+            "there are no statistics of them; --tp 1 fits");
   EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(1, measured)), kFits);
 }
 

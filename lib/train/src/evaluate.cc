@@ -61,8 +61,6 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
     settings::EvalConfig one = config;
     one.precision = settings::precision_under(config, recipe);
     ModelSetup& setup = setups.emplace_back(resolve_model(one, checkpoint, tokens));
-    settings::check_tensor_parallel(config.tp, setup.precision, setup.length, setup.model_spec.config,
-                                    setup.model_spec.table);
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;
     for (const std::string& note : setup.notes) add(note);
@@ -125,19 +123,17 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   json::Value shared;
   comm::agree(host_comm, [&] { tokens.emplace(config.data); });
   const ckpt::Checkpoint checkpoint = state::open_on_all_ranks(host_comm, config.model);
+  comm::MeshShape shape;
   comm::agree(host_comm, [&] {
-    const hf::ModelConfig model = hf::parse_config(checkpoint.config(), checkpoint.path());
-    settings::check_expert_parallel(config, model);
-    settings::check_stages(config, model);
-  });
-  const comm::Mesh mesh = mesh_of(config, host_comm, "fp8-eval");
-  comm::agree(host_comm, [&] {
+    settings::check_expert_parallel(config.ep, config.model, hf::parse_config(checkpoint.config(), checkpoint.path()));
     setups = resolve_models(config, checkpoint, *tokens, notes);
+    shape = mesh_of(config, host_comm.size(), setups, {"fp8-eval", 1});  // the last batch may have one sequence
     sampler.emplace(*tokens, data::SamplerKind::sequential, 0, setups.front().length, 1, config.documents);
     for (std::string& note : settings::document_notes(*tokens, *sampler)) notes.push_back(std::move(note));
     shared = json::object({{"model", checkpoint.digest()}, {"data", tokens->digest()}});
   });
   settings::check_same_on_all_ranks(host_comm, shared);
+  const comm::Mesh mesh(host_comm, shape);
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
   const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};

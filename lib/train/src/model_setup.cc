@@ -2,6 +2,7 @@
 #include "fp8/train/model_setup.h"
 
 #include "fp8/settings/checks.h"
+#include "fp8/settings/mesh.h"
 
 namespace fp8::train {
 
@@ -32,6 +33,23 @@ ModelSetup resolve_model(const settings::EvalConfig& config, const ckpt::Checkpo
                          const data::TokenFile& tokens) {
   return resolve_model(ModelRequest::of(config), hf::parse_config(checkpoint.config(), checkpoint.path()), checkpoint,
                        checkpoint, tokens);
+}
+
+comm::MeshShape mesh_of(const settings::Config& config, std::int64_t ranks, const std::vector<ModelSetup>& models,
+                        const MeshUse& use) {
+  const auto refusal = [&](std::int64_t tp) {
+    std::string why;
+    for (const ModelSetup& m : models) {
+      const shard::ModelSpec& spec = m.model_spec;
+      if (why.empty())
+        why = settings::TensorDivision{m.precision, use.sequences * m.length, spec.config, spec.table, use.statistics}
+                  .refusal(tp);
+    }
+    return why;
+  };
+  settings::MeshLimits limits = settings::mesh_limits(config.model, models.front().model_spec.config, refusal);
+  if (!use.stages) limits.layers = 1;
+  return settings::fitting_mesh(config, ranks, limits, use.tool);
 }
 
 std::optional<std::string> load_model(shard::ShardedModel& model, comm::Communicator& host_comm,

@@ -45,7 +45,7 @@ json::Value printed_config(settings::RunConfig config, comm::Communicator& host_
   const state::Hooks silent;
   state::Journal journal(silent, host_comm);
   const state::RunCheckpoints checkpoints(host_comm, config, journal);
-  const RunSetup setup = resolve(config, mesh_of(config, checkpoints, host_comm), inputs, checkpoints);
+  const RunSetup setup = resolve(config, host_comm, inputs, checkpoints);
   flags = setup.config.flags;
   if (config.steps == 0) {  // from the epochs
     flags.as_object().set("steps", setup.config.steps);

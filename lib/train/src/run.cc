@@ -533,16 +533,17 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
   if (!config.dry_run) folder.lock();
   const RunInputs inputs = open_inputs(config, host_comm);
   std::optional<state::RunCheckpoints> checkpoints(std::in_place, host_comm, config, journal);
-  const comm::Mesh mesh = mesh_of(config, *checkpoints, host_comm);
+  std::optional<comm::Mesh> mesh;
   while (true) {  // once for every checkpoint of the run, until one is not damaged
-    RunSetup setup = resolve(config, mesh, inputs, *checkpoints);
-    const DeviceSetup device(config.device, setup.config.precision, mesh, config.dry_run);
+    RunSetup setup = resolve(config, host_comm, inputs, *checkpoints);
+    if (!mesh) mesh.emplace(host_comm, setup.mesh);  // the flags alone describe it
+    const DeviceSetup device(config.device, setup.config.precision, *mesh, config.dry_run);
     if (!device.note().empty()) journal.note(device.note());
     setup.divide_layers(device.type());
     std::optional<statistics::Collector> collector;
     if (config.stats_every > 0 && setup.config.precision.precision == settings::Precision::fp8)
       setup.model_spec.store.fp8.observer =
-          &collector.emplace(mesh, collector_options(setup.model_spec.table, {}, false));
+          &collector.emplace(*mesh, collector_options(setup.model_spec.table, {}, false));
     const bool done = setup.position.step >= setup.last_step;
     comm::agree(host_comm, [&] {
       if (!done) check_gradients(setup);

@@ -10,6 +10,7 @@
 #include "fp8/json/json.h"
 #include "fp8/json/sizes.h"
 #include "fp8/settings/checks.h"
+#include "fp8/settings/mesh.h"
 #include "fp8/train/device_setup.h"
 #include "fp8/train/records.h"
 
@@ -160,7 +161,17 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
   if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
 }
 
-RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
+// Sets the mesh of so many ranks. Throws Error for one that does not fit.
+void resolve_mesh(RunSetup& s, std::int64_t ranks) {
+  const settings::RunConfig& c = s.config;
+  const std::string& path = s.resuming ? s.source : c.model;  // which messages name
+  const settings::TensorDivision division = settings::division_of(c, s.model_spec.config, s.model_spec.table);
+  const auto limits =
+      settings::mesh_limits(path, s.model_spec.config, [&](std::int64_t tp) { return division.refusal(tp); });
+  s.mesh = settings::fitting_mesh(c, ranks, limits, "fp8-step");
+}
+
+RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, const RunInputs& inputs,
                        const state::RunCheckpoints& checkpoints) {
   RunSetup s;
   s.config = config;
@@ -169,13 +180,14 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
+  settings::check_experts(config, s.resuming ? s.source : config.model, model);
   resolve_adapters(s, model, checkpoints.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
   settings::check_statistics(s.config);
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
-  settings::check_tensor_parallel(s.config, model, s.model_spec.table);
+  resolve_mesh(s, ranks);
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
@@ -183,14 +195,14 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation),
-                               std::int64_t{mesh.data_parts()}, "global batch");
+                               std::int64_t{s.mesh.dp_replicate} * s.mesh.dp_shard, "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
   settings::check_some_fp8(s.table, s.config.precision, true);
   s.settings = settings::fixed_settings(s.config, {s.global_batch, checkpoints.model().digest(), tokens.digest(),
                                                    s.lora, s.adapter ? s.adapter->digest() : ""});
-  if (s.resuming) resume_from(s, checkpoint, checkpoints.model(), mesh_record(mesh.shape()));
+  if (s.resuming) resume_from(s, checkpoint, checkpoints.model(), mesh_record(s.mesh));
   if (!s.resuming && !config.change.empty())
     s.notes.push_back(cli::flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");
   resolve_steps(s.config, s.sampler->samples(), s.global_batch, s.position.base);
@@ -210,32 +222,6 @@ RunSetup resolve_alone(const settings::RunConfig& config, const comm::Mesh& mesh
       s.notes.push_back(std::move(note));
   }
   return s;
-}
-
-std::string ranks_text(std::int64_t ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
-
-// The flags of the mesh whose product is the number of ranks: "--dp-replicate 2 times --tp 2".
-std::string factors_of(const settings::Config& c) {
-  std::string product;
-  const auto factor = [&product](const char* flag, std::int64_t value, bool shown) {
-    if (shown) product += (product.empty() ? "" : " times ") + cli::flag_name(flag) + " " + std::to_string(value);
-  };
-  factor("dp-replicate", c.dp_replicate, c.dp_replicate > 1 || (c.tp == 1 && c.pp == 1));
-  factor("dp-shard", c.dp_shard, c.dp_shard > 0);
-  factor("tp", c.tp, c.tp > 1);
-  factor("pp", c.pp, c.pp > 1);
-  return product;
-}
-
-std::string start_of(std::int64_t ranks, const std::string& tool) {
-  return "; start several ranks, as with mpirun -n " + std::to_string(ranks) + " " + tool;
-}
-
-// "; 2 or 4 ranks fit": the nearest multiples of `product`, or with `exact` that number alone.
-std::string fitting_ranks(std::int64_t ranks, std::int64_t product, bool exact, const std::string& tool) {
-  if (ranks == 1) return start_of(product, tool);
-  const std::int64_t below = exact ? 0 : ranks / product * product, above = below + product;
-  return "; " + (below > 0 ? std::to_string(below) + " or " : "") + ranks_text(above) + (above == 1 ? " fits" : " fit");
 }
 
 }  // namespace
@@ -264,43 +250,6 @@ gemm::Count RunSetup::planned(std::int64_t logit_bytes, const model::StageRange&
   return planned;
 }
 
-comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
-                   comm::Communicator& host_comm) {
-  comm::agree(host_comm, [&] {
-    const hf::ModelConfig model = settings::config_to_train(checkpoints.start(), config.lora.wanted());
-    settings::RunConfig named = config;
-    if (checkpoints.resuming()) named.model = checkpoints.start().path();  // which messages name
-    settings::check_experts(named, model);
-    settings::check_stages(named, model);
-  });
-  return mesh_of(config, host_comm, "fp8-step");
-}
-
-comm::Mesh mesh_of(const settings::Config& config, comm::Communicator& host_comm, const std::string& tool) {
-  comm::MeshShape shape;
-  comm::agree(host_comm, [&] {
-    const std::int64_t ranks = host_comm.size(), replicas = config.dp_replicate, tp = config.tp,
-                       others = checked_mul(checked_mul(replicas, tp, cli::flag_name("dp-replicate")), config.pp,
-                                            cli::flag_name("dp-replicate")),
-                       shards = config.dp_shard > 0 ? config.dp_shard : std::max<std::int64_t>(1, ranks / others),
-                       product = checked_mul(others, shards, cli::flag_name("dp-replicate")), copy = shards * tp;
-    if (product != ranks)
-      throw Error(factors_of(config) + ": does not make " + ranks_text(ranks) +
-                  fitting_ranks(ranks, config.dp_shard > 0 ? product : others, config.dp_shard > 0, tool));
-    shape.dp_replicate = static_cast<int>(replicas);
-    shape.dp_shard = static_cast<int>(shards);
-    shape.tp = static_cast<int>(tp);
-    shape.pp = static_cast<int>(config.pp);
-    const auto divides = [&](std::int64_t ep) { return copy % ep == 0; };
-    if (!divides(config.ep))
-      throw Error(cli::flag_name("ep") + " " + std::to_string(config.ep) + ": does not divide " + std::to_string(copy) +
-                  ", the number of ranks that share a copy of the parameters" +
-                  (ranks == 1 ? start_of(config.ep, tool) : settings::nearest_values("ep", config.ep, copy, divides)));
-    shape.ep = static_cast<int>(config.ep);
-  });
-  return {host_comm, shape};
-}
-
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm) {
   RunInputs inputs;
   comm::agree(host_comm, [&] {
@@ -310,13 +259,12 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
   return inputs;
 }
 
-RunSetup resolve(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
+RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
                  const state::RunCheckpoints& checkpoints) {
-  comm::Communicator& host_comm = mesh.all();
   RunSetup setup;
   json::Value shared;
   comm::agree(host_comm, [&] {
-    setup = resolve_alone(config, mesh, inputs, checkpoints);
+    setup = resolve_alone(config, host_comm.size(), inputs, checkpoints);
     shared = setup.settings;
     shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
   });

@@ -33,6 +33,7 @@ struct RunSetup {
   std::vector<model::Parameter> table;  // precisions under FP8, which checkpoints record
   std::string source;                   // checkpoint to load: MODEL, or the newest of the run
   bool resuming = false;
+  comm::MeshShape mesh;  // of all ranks
   Position position;
   std::int64_t global_batch = 0, last_step = 0;
   std::optional<data::Sampler> sampler, eval_sampler;  // the second if there is data for evaluation
@@ -61,14 +62,10 @@ struct RunSetup {
 // Opens the token files of a run. Collective.
 RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& host_comm);
 
-// The ranks of a run. Throws AgreedError as the function of device_setup.h, and first unless the settings suit the
-// experts of the model. Collective.
-comm::Mesh mesh_of(const settings::RunConfig& config, const state::RunCheckpoints& checkpoints,
-                   comm::Communicator& host_comm);
-
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
-// the model, the data or the checkpoint to resume, and when settings or files differ between ranks. Collective.
-RunSetup resolve(const settings::RunConfig& config, const comm::Mesh& mesh, const RunInputs& inputs,
+// the ranks, the model, the data or the checkpoint to resume, and when settings or files differ between ranks.
+// Collective.
+RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
                  const state::RunCheckpoints& checkpoints);
 
 }  // namespace fp8::train

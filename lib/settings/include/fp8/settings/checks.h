@@ -1,8 +1,6 @@
 /// Checks that a run and an evaluation share. Each throws Error that names what is wrong.
 #pragma once
 
-#include <functional>
-
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
@@ -45,36 +43,17 @@ std::string note_of_fusion(const PrecisionConfig& precision, const std::vector<m
 /// Throws Error if settings of a run contradict each other, but for those of check_precision().
 void check_settings(const RunConfig& config);
 
-/// Throws Error unless --tp ranks can divide the model, whose parameters have the precisions `precision`, and batches
-/// of `rows` tokens or more.
-void check_tensor_parallel(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
-                           const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
-/// The same, and for blocks of scales that are on several ranks, of which there are no statistics.
-void check_tensor_statistics(std::int64_t tp, const PrecisionConfig& precision, std::int64_t rows,
-                             const hf::ModelConfig& model, const std::vector<model::Parameter>& table);
-/// The first of these of a run, or the second if it has statistics.
-void check_tensor_parallel(const RunConfig& config, const hf::ModelConfig& model,
-                           const std::vector<model::Parameter>& table);
-
-/// Throws Error unless the layers of the model can be divided into --pp stages, as --stages says.
-void check_stages(const Config& config, const hf::ModelConfig& model);
-
 /// The costs of the units of a model by FLOPs, where those in FP8 count more on a host, which emulates it.
 model::UnitCosts costs_of_units(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                                 std::int64_t length, device::DeviceType device);
 
-/// The layers of each stage: those of --stages, or as even as the costs allow. After check_stages().
+/// The layers of each stage: those of --stages, or as even as the costs allow. After fitting_mesh().
 std::vector<int> layers_of_stages(const Config& config, const model::UnitCosts& costs);
 
-/// The end of a message about a value of the flag `name`: "; --tp 2 or 4 fits", with the nearest values from 1 to
-/// `most` that fit; empty if there is none.
-std::string nearest_values(const std::string& name, std::int64_t value, std::int64_t most,
-                           const std::function<bool(std::int64_t)>& fits);
-
-/// Throws Error for --ep if no layer of the model has experts, and for --ep above their number.
-void check_expert_parallel(const Config& config, const hf::ModelConfig& model);
-/// The same, and for --aux-loss and --z-loss if no layer of the model has experts.
-void check_experts(const RunConfig& config, const hf::ModelConfig& model);
+/// Throws Error for parts of experts, --ep, if no layer of the model at `path` has experts.
+void check_expert_parallel(std::int64_t ep, const std::string& path, const hf::ModelConfig& model);
+/// The same, and for --aux-loss and --z-loss.
+void check_experts(const RunConfig& config, const std::string& path, const hf::ModelConfig& model);
 
 /// A note that --expert-rows has no effect; empty if it has, or was not given.
 std::string note_of_expert_rows(const RunConfig& config);

@@ -30,10 +30,6 @@ std::string why_shared(std::span<const std::string> cards);
 /// `cards` as in why_shared().
 std::string note_of_cpu(std::span<const std::string> cards);
 
-/// The ranks of the job as the settings divide them. Throws AgreedError, with a command that starts `tool`, unless the
-/// dimensions multiply to their number. Collective.
-comm::Mesh mesh_of(const settings::Config& config, comm::Communicator& host_comm, const std::string& tool);
-
 /// The device of this rank and its communicator.
 class DeviceSetup {
  public:

@@ -47,6 +47,19 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
 ModelSetup resolve_model(const settings::EvalConfig& config, const ckpt::Checkpoint& checkpoint,
                          const data::TokenFile& tokens);
 
+/// How a tool computes models on a mesh.
+struct MeshUse {
+  std::string tool;            ///< for a command in a message
+  std::int64_t sequences = 1;  ///< sequences of the smallest pass of a rank
+  bool statistics = false;     ///< whether there are statistics of tensors
+  bool stages = true;          ///< whether layers may be divided into stages
+};
+
+/// The mesh of `ranks` ranks that the flags describe. Throws Error as settings::fitting_mesh() does, unless it fits all
+/// of `models`, which are those of one checkpoint.
+comm::MeshShape mesh_of(const settings::Config& config, std::int64_t ranks, const std::vector<ModelSetup>& models,
+                        const MeshUse& use);
+
 /// state::load(), after which scales of another format or margin than those of `precision` must be calibrated again.
 /// Returns why the checkpoint is damaged, the same on every rank. Collective.
 std::optional<std::string> load_model(shard::ShardedModel& model, comm::Communicator& host_comm,
