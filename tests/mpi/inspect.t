@@ -98,9 +98,10 @@ is "the statistics have a record for each operand and GEMM of the step" "$(grep 
 fp8-init qwen3-moe-tiny -o qwen.h5 >out 2>err
 moe="--data d.h5 --seq-length 4 --json"
 fp8-inspect qwen.h5 $moe --batch-size 6 --recipe delayed --blocks >one 2>err
-for n in 2 3; do
-  mpirun -n $n fp8-inspect qwen.h5 $moe --batch-size $((6 / n)) --recipe delayed --blocks >many 2>err
-  is "experts on $n ranks: the same linears, rows and figures of weights" "$? $(python3 -c '
+for mesh in 2 3 "2 --ep 2"; do
+  n=${mesh%% *}
+  mpirun -n $n fp8-inspect qwen.h5 $moe --batch-size $((6 / n)) --recipe delayed --blocks ${mesh#$n} >many 2>err
+  is "experts on ranks $mesh: the same linears, rows and figures of weights" "$? $(python3 -c '
 import json
 one, many = ([json.loads(line) for line in open(path)] for path in ("one", "many"))
 key = lambda x: [x.get(k) for k in ("type", "linear", "gemm", "operand", "elements", "scales")]
@@ -117,8 +118,22 @@ print([(x["recipe"], x["layer"], x["tokens"]) for x in r])')" "0 [('bf16', 1, 24
 fp8-inspect qwen.h5 $moe --batch-size 6 --recipe rowwise_with_gw_hp --routes bf16 >one 2>err
 mpirun -n 2 fp8-inspect qwen.h5 $moe --batch-size 3 --recipe rowwise_with_gw_hp --routes bf16 >many 2>err
 is "and equal to those of one rank" "$? $(grep '"type":"routes"' many | sed 's/,"time".*//')" "0 $(grep '"type":"routes"' one | sed 's/,"time".*//')"
-mpirun -n 2 fp8-inspect qwen.h5 --data d.h5 --seq-length 32 --batch-size 2 --recommend 1 --sensitivity --layers '*layers.2.mlp.experts*' -o chosen.json -f --json >advice 2>err
+measures="--data d.h5 --seq-length 32 --recommend 1 --sensitivity --layers *layers.2.mlp.experts* -o chosen.json -f --json"
+mpirun -n 2 fp8-inspect qwen.h5 $measures --batch-size 2 >advice 2>err
 is "the experts of a layer are measured together on two ranks" "$? $(grep -c '"type":"sensitivity"' advice) $(grep -c '"type":"group"' advice)" "0 9 2"
+
+# Ranks that share experts compute all rows of an expert together, as one rank does: its figures, and what FP8 does to the loss and to gradients, are equal.
+fp8-inspect qwen.h5 $measures --batch-size 4 --blocks --routes bf16 >one 2>err
+mpirun -n 2 fp8-inspect qwen.h5 $measures --batch-size 2 --blocks --routes bf16 --ep 2 >many 2>err
+is "with --ep 2 the figures, sensitivities, groups, routes and the recommendation are those of one rank" "$? $(python3 -c '
+import json
+def flat(value, name=""):
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+    return {name: value} if not members else {k: v for key, each in members for k, v in flat(each, name + "." + str(key)).items()}
+own = {".time", ".batch_size", ".fp8_gemms", ".bf16_gemms"}  # of a rank, or summed over ranks that repeat GEMMs of other linears
+one, many = ([{k: v for k, v in flat(json.loads(line)).items() if k not in own} for line in open(path)] for path in ("one", "many"))
+same = lambda a, b: abs(a - b) <= 1e-4 * abs(a) + 1e-7 if isinstance(a, float) and isinstance(b, float) else a == b
+print(len(one) > 100, sorted({x[".type"] for x in one}), len(one) - len(many), [(x, y.get(k), k) for x, y in zip(one, many) for k in x if not same(x[k], y.get(k))][:1])')" "0 True ['gemm', 'group', 'inspect', 'operand', 'recommendation', 'routes', 'sensitivity'] 0 []"
 mpirun -n 2 fp8-step qwen.h5 --data d.h5 --seq-length 4 --batch-size 1 --steps 2 --out experts --precision fp8 --tensor-stats-every 1 -q >log 2>err
 is "fp8-step writes statistics of experts of which ranks have no rows" "$? $(grep -c '"type":"gemm".*experts.*"step":2}$' experts/tensors.jsonl | awk '{ print ($1 > 30) }')" "0 1"
 

@@ -106,12 +106,6 @@ void check_experts(const settings::InspectConfig& config, const ckpt::Checkpoint
 void check_mesh(const settings::InspectConfig& c, const ckpt::Checkpoint& checkpoint) {
   settings::check_expert_parallel(c.ep, c.model, hf::parse_config(checkpoint.config(), checkpoint.path()));
   if (c.bisection && c.tp > 1) throw Error(cli::flag_name("bisect") + ": not with " + cli::flag_name("tp"));
-  for (const auto& [name, wanted] : {std::pair("blocks", c.blocks),
-                                     {"routes", !c.routes.empty()},
-                                     {"sensitivity", c.sensitivity},
-                                     {"recommend", c.recommend.has_value()},
-                                     {"bisect", c.bisection.has_value()}})
-    if (wanted && c.ep > 1) throw Error(cli::flag_name(name) + ": not with " + cli::flag_name("ep"));
 }
 
 train::MeshUse mesh_use(const settings::InspectConfig& c) {

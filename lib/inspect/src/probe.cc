@@ -51,6 +51,10 @@ Probe::Probe(const RecipeSetup& setup, const Inspection& all, const train::Devic
   const hf::ModelConfig& c = model_.decoder.config();
   const std::int64_t rows = setup.shape.sequences * setup.shape.length;
   comm::agree(all.host_comm, [&] {
+    no_tokens_ = tensor::Tensor(DType::i32, {1}, device.type(), "length of a sequence");
+    std::int32_t none = 0;
+    tensor::copy_across(model_.ctx, tensor::make_view(&none, DType::i32, device::DeviceType::host, {1}),
+                        no_tokens_.view());
     inputs_ = tensor::Tensor(setup.config.precision.activations, {c.num_hidden_layers + 1, rows, c.hidden_size},
                              device.type(), "inputs of the layers");
   });
@@ -63,9 +67,17 @@ bool Probe::runs(int linear, const quant::GemmSet& gemm) const {
   return selected && (p.recipe != nullptr ? *p.recipe : recipe_).fp8_gemms(gemm) > 0;
 }
 
-double Probe::rest_of_forward(int linear) const {
+double Probe::work_with(const std::vector<int>& linears) const {
   const double units = static_cast<double>(model_.decoder.units()) - 1;
-  return (units - first_layer(linear)) / units;
+  return (units - first_layer(linears.front())) / units * turns_of(linears);
+}
+
+// Sequences whose tokens are routed to the same expert on one of several ranks.
+int Probe::turns_of(const std::vector<int>& linears) const {
+  const comm::MeshShape& mesh = all_.mesh.shape();
+  const bool experts = table()[static_cast<std::size_t>(linears.front())].expert >= 0;
+  if (!experts || mesh.tp % mesh.ep == 0) return 1;  // those that share experts have rows of one sequence
+  return mesh.ep % mesh.tp == 0 ? mesh.ep / mesh.tp : mesh.dp_shard;
 }
 
 void Probe::read_batch(std::int64_t number) {
@@ -85,16 +97,21 @@ std::vector<double> Probe::losses_with(const std::vector<int>& linears) {
   select(linears, kForward);
   model_.store.set_column_factors(factors_.view());
   const std::int64_t length = setup_.shape.length;
-  const int layer = first_layer(linears.front());
+  const int layer = first_layer(linears.front()), turns = turns_of(linears),
+            own = all_.mesh.data_index() % all_.mesh.shape().dp_shard % turns;
   std::vector<double> losses;
-  for (std::int64_t i = 0; i < setup_.shape.sequences; ++i) {
-    draw_factors(first_sequence_ + i);
-    losses.push_back(
-        inspected_.sequence_loss(i, [&](const Context& ctx, const model::Batch& sequence, const View& each) {
-          model_.decoder.forward_from(ctx, model_.engine, model_.store, sequence, layer,
-                                      input_of(layer).rows(i * length, (i + 1) * length), each);
-        }));
-  }
+  for (std::int64_t i = 0; i < setup_.shape.sequences; ++i)
+    for (int turn = 0; turn < turns; ++turn) {
+      draw_factors(first_sequence_ + (turn - own) * setup_.shape.sequences + i);
+      const double loss =
+          inspected_.sequence_loss(i, [&](const Context& ctx, const model::Batch& sequence, const View& each) {
+            model::Batch routed = sequence;
+            if (turn != own) routed.lengths = no_tokens_.view();
+            model_.decoder.forward_from(ctx, model_.engine, model_.store, routed, layer,
+                                        input_of(layer).rows(i * length, (i + 1) * length), each);
+          });
+      if (turn == own) losses.push_back(loss);
+    }
   model_.store.set_column_factors({});
   return losses;
 }
@@ -120,10 +137,12 @@ void Probe::gradient() {
 
 std::vector<Products> Probe::gradient_with(const std::vector<int>& linears, const quant::GemmSet& gemm) {
   compute(linears, gemm);
-  std::vector<Products> products;
+  std::vector<Products> products(table().size());  // zero for experts of other ranks
+  auto exact = exact_.begin();
   for (const shard::ParameterShard& o : model_.store.shards()) {
-    const bool counts = model_.store.first_of_copies(table()[static_cast<std::size_t>(o.number)]);
-    products.push_back(counts ? products_of(exact_[products.size()], values_of(o)) : Products{});
+    const auto number = static_cast<std::size_t>(o.number);
+    if (model_.store.first_of_copies(table()[number])) products[number] = products_of(*exact, values_of(o));
+    ++exact;
   }
   static_assert(sizeof(Products) == 4 * sizeof(double));
   all_.host_comm.all_reduce(std::span<double>(&products.front().exact, 4 * products.size()), comm::Reduce::sum);

@@ -37,8 +37,8 @@ class Probe {
   const std::vector<model::Parameter>& table() const { return model_.store.table(); }
   // Whether a GEMM of a linear is FP8 in its recipe.
   bool runs(int linear, const quant::GemmSet& gemm) const;
-  // The share of a forward pass that comes after the input of a linear's layer.
-  double rest_of_forward(int linear) const;
+  // The work of losses_with(), as a multiple of that of a forward pass.
+  double work_with(const std::vector<int>& linears) const;
 
   // Reads a batch, of which what follows is computed; the first is batch 0. Collective.
   void read_batch(std::int64_t number);
@@ -48,7 +48,8 @@ class Probe {
   std::vector<double> losses();
   // The same with the forward GEMMs of some linears of one unit in FP8. Each sequence is computed alone, with another
   // rounding of weights and activations: its columns are multiplied by factors that are drawn for its position in the
-  // data, see linear::LinearPrecision::column_factors. After losses(). Collective.
+  // data, see linear::LinearPrecision::column_factors. Ranks that share these linears, which are of experts, take
+  // turns: an expert computes rows of one sequence at a time. After losses(). Collective.
   std::vector<double> losses_with(const std::vector<int>& linears);
 
   // The gradient in bf16 of the first batch, to which the others are compared. Collective.
@@ -57,6 +58,7 @@ class Probe {
   std::vector<Products> gradient_with(const std::vector<int>& linears, const quant::GemmSet& gemm);
 
  private:
+  int turns_of(const std::vector<int>& linears) const;
   int first_layer(int linear) const { return table()[static_cast<std::size_t>(linear)].unit - 1; }
   View input_of(int layer) const;  // [M, C]
   void draw_factors(std::int64_t sequence);
@@ -72,6 +74,7 @@ class Probe {
   shard::ShardedModel& model_;
   std::int64_t first_sequence_ = 0;  // position of this rank's first sequence of the batch among all that are read
   tensor::Tensor inputs_;            // [L + 1, M, C]
+  tensor::Tensor no_tokens_;         // i32 [1]: the length of a sequence of which no token is routed
   std::vector<std::vector<float>> exact_;  // by parameter, own rows
 };
 

@@ -146,7 +146,7 @@ class Measurement {
   // States how long it takes, from the times of a forward pass, and of one with backward, in bf16.
   void estimate(double forward, double step) {
     double batch = 0;
-    for (const Part& part : parts_) batch += forward * probe_.rest_of_forward(part.linears.front());
+    for (const Part& part : parts_) batch += forward * probe_.work_with(part.linears);
     double total = batch * static_cast<double>(config_.batches) + forward * static_cast<double>(config_.batches - 1);
     if (config_.sensitivity)
       total += step * static_cast<double>(parts_with(kDgrad).size() + (with(kWgrad).empty() ? 0 : 1));
