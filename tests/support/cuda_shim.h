@@ -73,8 +73,9 @@ Order next_order();
 void begin_kernel();
 
 /// Runs `body` for every thread of every block. Throws std::runtime_error that names `name` for what the comment at the
-/// top of this file lists; rethrows the exceptions of a thread.
-void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body, Order order = next_order());
+/// top of this file lists; rethrows the exceptions of a thread. `last_only` runs the last block alone.
+void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body, Order order = next_order(),
+         bool last_only = false);
 
 /// Waits for all threads of the block.
 void block_barrier();
@@ -115,15 +116,17 @@ class Launcher {
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    run(name, grid, block, [&] {
+    const auto body_of_thread = [&] {
       void (*const body)(P...) = kernel;
       const std::tuple<P...> copies(static_cast<P>(arguments)...);
       begin_kernel();
       std::apply(body, copies);
-    });
+    };
+    run(name, grid, block, body_of_thread, next_order(), last_block_only);
     ++launches;
   }
-  mutable int launches = 0;  ///< number of kernel launches
+  mutable int launches = 0;      ///< number of kernel launches
+  bool last_block_only = false;  ///< run only the last block of each grid, for grids that are too large to run whole
 };
 
 }  // namespace fp8::shim

@@ -30,12 +30,16 @@ class FarRows {
   FarRows& operator=(const FarRows&) = delete;
   ~FarRows() { ::munmap(memory_, bytes_); }
 
-  /// Copies the rows of a matrix of the same type and shape, with unit column stride.
-  void put(const tensor::View& from) const { copy(from, view); }
-  /// Copies the rows to such a matrix.
-  void get(const tensor::View& to) const { copy(view, to); }
+  /// Copies a matrix of the same type, with unit column stride and at most this shape, to the last rows and columns.
+  void put(const tensor::View& from) const { copy(from, last(from)); }
+  /// Copies the last rows and columns to such a matrix.
+  void get(const tensor::View& to) const { copy(last(to), to); }
 
  private:
+  tensor::View last(const tensor::View& like) const {
+    const std::int64_t rows = view.shape[0], cols = view.shape[1];
+    return view.rows(rows - like.shape[0], rows).columns(cols - like.shape[1], cols);
+  }
   static void copy(const tensor::View& from, const tensor::View& to) {
     for (std::int64_t r = 0; r < from.shape[0]; ++r) {
       const tensor::View source = from.rows(r, r + 1), target = to.rows(r, r + 1);

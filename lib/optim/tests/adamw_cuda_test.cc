@@ -10,6 +10,7 @@
 
 #include "adamw.cuh"
 #include "blocks.h"
+#include "far_rows.h"
 
 namespace fp8::optim {
 namespace {
@@ -63,6 +64,89 @@ TEST(AdamWCudaAlone, IndicesBeyond32Bits) {
   EXPECT_EQ(low.bytes() == host.bytes(), false) << "the noise does not depend on the index";
 }
 
+// The last elements of arrays of more than 2^32.
+TEST(AdamWCudaAlone, ElementsBeyond32Bits) {
+  constexpr std::int64_t kLast = 300;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    State near(kLast, type, type, type);
+    near.next_gradient(1);
+    const test::FarRows master(type, 2, kLast), gradient(DType::f32, 2, kLast), m(type, 2, kLast), v(type, 2, kLast),
+        compute_weight(type, 2, kLast);
+    master.put(near.master.view().reshaped({1, kLast}));
+    gradient.put(near.gradient.view().reshaped({1, kLast}));
+    const std::int64_t first = master.view.stride[0];
+    const auto all = [&](const test::FarRows& rows) {
+      return tensor::make_view(rows.view.data, rows.view.dtype, device::DeviceType::host, {first + kLast});
+    };
+    const Settings settings;
+    const Scalars scalars = scalars_of(settings, 1, 1e-2, 42, &kOpen);
+    const Tensor amax(DType::f32, {1});
+    AdamwBlock block = near.whole();
+    block.first_element = first;
+    adamw({}, block, settings, scalars);
+    Launcher launch;
+    launch.last_block_only = true;
+    adamw_cuda(launch,
+               {.master = all(master),
+                .gradient = all(gradient),
+                .m = all(m),
+                .v = all(v),
+                .compute_weight = all(compute_weight),
+                .amax = amax.view(),
+                .decay = true,
+                .tensor = block.tensor,
+                .first_element = 0},
+               settings, scalars);
+    for (const auto& [far, want] :
+         {std::pair{&master, &near.master}, {&m, &near.m}, {&v, &near.v}, {&compute_weight, &near.compute_weight}}) {
+      const Tensor got(type, {1, kLast});
+      far->get(got.view());
+      EXPECT_EQ(bytes_of(got) == bytes_of(*want), true);
+    }
+    EXPECT_EQ(*amax.as<float>(), *near.amax.as<float>());
+  }
+}
+
+// A shard may begin at any index while its arrays are aligned, and one array may be less aligned than the others.
+TEST(AdamWCudaAlone, AlignmentOfPartsAndArrays) {
+  constexpr std::int64_t kSize = 600;
+  const Settings settings;
+  const Scalars scalars = scalars_of(settings, 1, 1e-2, 42, &kOpen);
+  for (const std::int64_t first : {80, 81})
+    for (const std::int64_t shift : {0, 1}) {
+      State host(kSize, DType::f32, DType::bf16, DType::bf16), device(kSize, DType::f32, DType::bf16, DType::bf16);
+      const Tensor gradients(DType::f32, {kSize + 1});
+      for (State* s : {&host, &device}) {
+        s->next_gradient(1);
+        AdamwBlock block = s->whole();
+        block.first_element = first;
+        block.gradient = gradients.view().rows(shift, shift + kSize);
+        std::memcpy(block.gradient.data, s->gradient.view().data, s->gradient.view().bytes());
+        s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);
+      }
+      EXPECT_EQ(device.bytes() == host.bytes(), true) << first << ", " << shift;
+    }
+}
+
+// The largest magnitude is with each thread of a warp, and with some of the next one.
+TEST(AdamWCudaAlone, MaximaOfEveryThread) {
+  constexpr std::int64_t kSize = 9 * kNoiseBlock + 77;
+  State state(kSize, DType::f32, DType::bf16, DType::bf16);
+  const Settings settings;
+  const Gate skipping{.gradient_scale = 1, .skip = 1};
+  const Scalars scalars = scalars_of(settings, 1, 1e-2, 42, &skipping);
+  for (std::int64_t thread = 0; thread < kSize / kNoiseBlock * kUpdateLanes; ++thread) {
+    const std::int64_t i = thread / kUpdateLanes * kNoiseBlock + thread % 8 * kNoiseLanes +
+                           thread % kUpdateLanes * kAdjacent + thread / 8 % kAdjacent;
+    const float before = get(state.master, i);
+    set(state.master, i, -3.0f);
+    *state.amax.as<float>() = 0;
+    adamw_cuda(Launcher(), state.whole(), settings, scalars);
+    EXPECT_EQ(*state.amax.as<float>(), 3.0f) << i;
+    set(state.master, i, before);
+  }
+}
+
 TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
   State host(300, DType::f32, DType::f32, DType::bf16), device(300, DType::f32, DType::f32, DType::bf16);
   const Settings settings;
@@ -92,6 +176,23 @@ TEST(SumsCuda, MatchTheHostToRounding) {
     add_sum({}, x.view(), &want);
     EXPECT_NEAR(sum, want, 1e-12 * want) << n;
   }
+}
+
+// The last of more than 2^32 elements.
+TEST(SumsCuda, ElementsBeyond32Bits) {
+  constexpr std::int64_t kLast = 300;
+  const Tensor x(DType::f32, {1, kLast});
+  for (std::int64_t i = 0; i < kLast; ++i) x.as<float>()[i] = std::sin(static_cast<float>(i));
+  const test::FarRows far(DType::f32, 2, kLast);
+  far.put(x.view());
+  const std::int64_t n = far.view.stride[0] + kLast;
+  std::vector<double> partial(static_cast<std::size_t>(pieces_to_sum(n)));
+  double squares = 0;
+  Launcher launch;
+  launch.last_block_only = true;
+  add_sums_cuda<Square>(launch, far.view.as<const float>(), n, partial.data(), &squares);
+  const double expected = squares_of(x.view());
+  EXPECT_NEAR(squares, expected, 1e-13 * expected);
 }
 
 TEST(SumsCuda, OfFewValuesAreInTheirOrder) {

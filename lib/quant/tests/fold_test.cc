@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "codes.h"
+#include "far_rows.h"
 #include "fold.cuh"
+#include "grids.h"
 
 namespace fp8::quant {
 namespace {
@@ -19,8 +21,11 @@ constexpr Cast kRow{DType::e4m3, Granularity::row};
 
 TEST(Fold, ColumnsAreMultipliedAndRounded) {
   for (const DType type : {DType::f32, DType::bf16})
-    for (const auto& [layout, cols] :
-         {std::pair{Layout::contiguous, 75}, {Layout::strided_rows, 75}, {Layout::contiguous, 136}}) {
+    for (const auto& [layout, cols] : {std::pair{Layout::contiguous, 75},
+                                       {Layout::strided_rows, 75},
+                                       {Layout::contiguous, 132},
+                                       {Layout::contiguous, 136},
+                                       {Layout::strided_rows, 136}}) {
       const Matrix x(type, 130, cols, layout);
       const Tensor factors(DType::f32, {cols}), there(type, {130, cols});
       for (int c = 0; c < cols; ++c) factors.as<float>()[c] = c % 2 == 0 ? std::ldexp(1.0f, c % 75 - 40) : 0.3f;
@@ -40,6 +45,38 @@ TEST(Fold, ColumnsAreMultipliedAndRounded) {
           }
         }
     }
+}
+
+// The last tile of a matrix of more than 2^32 elements.
+TEST(Fold, OffsetsBeyond32Bits) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 20, kCols = 4112;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Matrix x(type, kTile, 16);
+    const Tensor factors(DType::f32, {kCols}), got(type, {kTile, 16});
+    std::fill_n(factors.as<float>(), kCols, 0.5f);
+    const test::FarRows far(type, kRows, kCols), out(type, kRows, kCols);
+    ASSERT_TRUE(out.view.contiguous());
+    far.put(x.view);
+    Launcher launch;
+    launch.last_block_only = true;
+    launch_scale_columns(launch, far.view, factors.view(), out.view);
+    out.get(got.view());
+    dtype::with_float_type(type, "values", [&]<class T>() {
+      for (std::int64_t i = 0; i < kTile * 16; ++i)
+        ASSERT_EQ(dtype::to_float(got.as<T>()[i]), x.at(i / 16, i % 16) * 0.5f) << i;
+    });
+  }
+}
+
+TEST(Fold, GridsOfLargeMatrices) {
+  std::vector<dim3> grids;
+  float value = 1;
+  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{kTile * 65535, 64}, {64, kTile * 65536}}) {
+    const View x = tensor::make_view(&value, DType::f32, device::DeviceType::host, {rows, cols});
+    launch_scale_columns(test::Grids(grids), x, x.rows(0, 1), x);
+  }
+  EXPECT_EQ(grids.at(0).y, 65535u);
+  EXPECT_EQ(grids.at(1).x, 65536u);
 }
 
 TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {

@@ -9,6 +9,7 @@
 
 #include "codes.h"
 #include "far_rows.h"
+#include "grids.h"
 #include "quantize.cuh"
 
 namespace fp8::quant {
@@ -117,6 +118,30 @@ TEST(QuantizeCuda, WholeTilesWithAKnownScale) {
       EXPECT_EQ(counts.saturated, counts_wanted ? expected.saturated : 0);
       EXPECT_EQ(counts.underflowed, counts_wanted ? expected.underflowed : 0);
     }
+}
+
+// The amax that a cast records is in each row and column of a patch, with each warp, and in tiles that are not whole.
+TEST(QuantizeCuda, MaximaOfACastInEveryPlace) {
+  constexpr std::int64_t kRows = kTile + 2, kCols = kTile + 8;
+  const Tensor codes(DType::u8, {kRows, kCols}), amax(DType::f32, {1});
+  const float scale = 1.0f;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Matrix x(type, kRows, kCols);
+    const auto expect_found = [&](std::int64_t r, std::int64_t c) {
+      const float before = x.at(r, c);
+      x.set(r, c, -77.0f);
+      *amax.as<float>() = 0;
+      launch_cast(Launcher(), x.view, {codes.as<std::uint8_t>(), kCols, DType::e4m3, &scale}, {}, false, amax.view(),
+                  nullptr);
+      EXPECT_EQ(*amax.as<float>(), 77.0f) << r << ", " << c;
+      x.set(r, c, before);
+    };
+    for (std::int64_t p = 0; p < kGroups; ++p)
+      expect_found(p * kPiece + p % kPiece, p * 11 % kGroups * kPiece + (p * 3 + p / kPiece) % kPiece);
+    expect_found(kRows - 1, 3);
+    expect_found(5, kCols - 1);
+    expect_found(kRows - 2, kCols - 3);
+  }
 }
 
 constexpr Cast kRow128{DType::e4m3, Granularity::block1x128}, kSquare128{DType::e4m3, Granularity::block128x128},
@@ -363,77 +388,123 @@ TEST(AmaxCuda, MaximaInEveryPlace) {
   }
 }
 
-// Offsets of elements, of codes by rows and of codes by columns that need more than 32 bits, in a whole tile and in one
-// that ends before.
-TEST(QuantizeCuda, OffsetsBeyond32Bits) {
-  for (const std::int64_t n : {kTile, kTile - 9})
-    for (const DType type : {DType::f32, DType::bf16}) {
-      const Matrix x(type, n, n);
-      const test::FarRows far(type, n, n), by_row(DType::u8, n, n), by_column(DType::u8, n, n), moved(DType::u8, n, n);
-      far.put(x.view);
-      const float scale = 3.0f;
-      const auto target = [&](const test::FarRows& to) {
-        return Target{{to.view.as<std::uint8_t>(), to.view.stride[0]}, &scale, {}};
-      };
-      dtype::with_float_type(type, "cast", [&]<class T>() {
-        Launcher()("cast", dim3(1), dim3(kCastThreads), cast_kernel<T, dtype::E4m3Grid, false>,
-                   Source<T>{far.view.as<T>(), n, n, far.view.stride[0]}, target(by_row), target(by_column), true,
-                   nullptr, nullptr);
-      });
-      const Tensor expected(DType::u8, {n, n}), codes(DType::u8, {n, n});
-      cast_to_bytes(Context{}, x.view, DType::e4m3, &scale, expected.view(), nullptr);
-      const auto expect_codes = [&](bool transposed) {
-        for (std::int64_t r = 0; r < n; ++r)
-          for (std::int64_t c = 0; c < n; ++c)
-            ASSERT_EQ(codes.as<std::uint8_t>()[transposed ? c * n + r : r * n + c],
-                      expected.as<std::uint8_t>()[r * n + c]);
-      };
-      by_row.get(codes.view());
-      expect_codes(false);
-      by_column.get(codes.view());
-      expect_codes(true);
-      Launcher()("codes", dim3(1), dim3(kCastThreads), repack_kernel<std::uint8_t>,
-                 Source<std::uint8_t>{by_row.view.as<std::uint8_t>(), n, n, by_row.view.stride[0]},
-                 CodeLines{nullptr, 0}, CodeLines{moved.view.as<std::uint8_t>(), moved.view.stride[0]});
-      moved.get(codes.view());
-      expect_codes(true);
-      for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
-        const Tensor near_amax(DType::f32, {n}), far_amax(DType::f32, {n});
-        amax(Context{}, x.view, Granularity::row, contract, near_amax.view());
-        amax_cuda<Launcher>(Context{}, far.view, Granularity::row, contract, far_amax.view(), false);
-        for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(far_amax.as<float>()[i], near_amax.as<float>()[i]);
-      }
-    }
-}
+// The last tile, of n rows and columns, of a matrix of more than 2^32 elements: offsets of elements, codes and values
+// need more than 32 bits.
+template <class T>
+struct LastTile {
+  std::int64_t n;
+  DType type = std::is_same_v<T, float> ? DType::f32 : DType::bf16;
+  std::int64_t rows = (std::int64_t{1} << 20) - kTile + n, cols = 32 * kTile - kTile + n;
+  dim3 grid{blocks_for(cols, kTile), blocks_for(rows, kTile)}, threads{kCastThreads};
+  Matrix x{type, n, n};
+  test::FarRows far{type, rows, cols}, by_row{DType::u8, rows, cols}, by_column{DType::u8, cols, rows};
+  Tensor codes{DType::u8, {n, n}};
+  Launcher launch{};
 
-// Records the grids of launches, and runs nothing.
-struct Grids {
-  std::vector<dim3>* all;
-  template <class Kernel, class... A>
-  void operator()(const char*, dim3 grid, dim3, Kernel*, A&&...) const {
-    all->push_back(grid);
+  Source<T> source() const { return {far.view.as<T>(), rows, cols, far.view.stride[0]}; }
+  static CodeLines lines(const test::FarRows& to) { return {to.view.as<std::uint8_t>(), to.view.stride[0]}; }
+  void expect_codes(const test::FarRows& in, bool transposed) const {
+    const Tensor got(DType::u8, {n, n});
+    in.get(got.view());
+    for (std::int64_t r = 0; r < n; ++r)
+      for (std::int64_t c = 0; c < n; ++c)
+        ASSERT_EQ(got.as<std::uint8_t>()[transposed ? c * n + r : r * n + c], codes.as<std::uint8_t>()[r * n + c]);
+  }
+  void casts() {
+    launch.last_block_only = true;
+    far.put(x.view);
+    const float scale = 3.0f;
+    cast_to_bytes(Context{}, x.view, DType::e4m3, &scale, codes.view(), nullptr);
+    launch("cast", grid, threads, cast_kernel<T, dtype::E4m3Grid, false>, source(), Target{lines(by_row), &scale, {}},
+           Target{lines(by_column), &scale, {}}, true, nullptr, nullptr);
+    expect_codes(by_row, false);
+    expect_codes(by_column, true);
+    const test::FarRows moved(DType::u8, rows, cols), across(DType::u8, cols, rows);
+    launch("codes", grid, threads, repack_kernel<std::uint8_t>,
+           Source<std::uint8_t>{by_row.view.as<std::uint8_t>(), rows, cols, by_row.view.stride[0]}, lines(moved),
+           lines(across));
+    expect_codes(moved, false);
+    expect_codes(across, true);
+  }
+  // Amaxes of rows and columns, and the scales of the only block in each row and in each column of the tile.
+  void scales() {
+    const Tensor of_row(DType::f32, {rows}), of_column(DType::f32, {cols}), inverse(DType::f32, {rows}),
+        row(DType::f32, {n}), column(DType::f32, {n});
+    const auto expect_equal = [&] {
+      for (std::int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(of_row.as<float>()[rows - n + i], row.as<float>()[i]);
+        ASSERT_EQ(of_column.as<float>()[cols - n + i], column.as<float>()[i]);
+      }
+    };
+    launch_amax(launch, far.view, {{}, of_row.view(), of_column.view()}, false, true);
+    launch_amax(Launcher(), x.view, {{}, row.view(), column.view()}, false);
+    expect_equal();
+    const auto blocks = [&](const Tensor& to, bool by_rows) {
+      return BlockScales{to.as<float>(),
+                         inverse.as<float>() + (by_rows ? 0 : rows / 2),
+                         {.line_stride = 1, .along_shift = kTileShift},
+                         {}};
+    };
+    launch("block scales", grid, threads, block_scale_kernel<T>, source(), blocks(of_row, true),
+           blocks(of_column, false));
+    launch("block scales", dim3(1), threads, block_scale_kernel<T>, Source<T>{x.view.as<T>(), n, n, x.view.stride[0]},
+           blocks(row, true), blocks(column, false));
+    expect_equal();
+  }
+  // The codes as values, with a scale and without.
+  void values() {
+    const test::FarRows to(type, rows, cols);
+    const Tensor got(type, {n, n});
+    const auto expect_values = [&](std::int64_t first, float by) {
+      to.get(got.view());
+      for (std::int64_t i = first; i < n * n; ++i)
+        ASSERT_EQ(dtype::to_float(got.as<T>()[i]), by * dtype::from_e4m3(codes.as<std::uint8_t>()[i])) << i;
+    };
+    const float half = 0.5f;
+    launch("fold", grid, threads, fold_kernel<dtype::E4m3Grid, T>, lines(by_row), rows, cols, &half, ScaleGrid{},
+           to.view.as<T>());
+    expect_values(0, half);
+    const std::int64_t size = (rows - 1) * by_row.view.stride[0] + cols;
+    launch("upcast", dim3(blocks_for(size, kCastThreads * kPiece)), threads, upcast_kernel<dtype::E4m3Grid, T>,
+           by_row.view.as<std::uint8_t>(), size, to.view.as<T>());
+    expect_values(n * n - 8, 1.0f);  // at least these are in the last block
+  }
+  void all() {
+    casts();
+    scales();
+    values();
   }
 };
+TEST(QuantizeCuda, OffsetsBeyond32Bits) {
+  for (const std::int64_t n : {kTile, kTile - 9}) {
+    LastTile<float>{n}.all();
+    LastTile<Bf16>{n}.all();
+  }
+}
 
-// CUDA allows 65,535 blocks along y, and 2^31 - 1 along x: long matrices, and wide ones, have grids within the limits.
+// Long matrices, and wide ones, have grids within the limits.
 TEST(QuantizeCuda, GridsOfLargeMatrices) {
   std::vector<dim3> grids;
-  const Grids launch{&grids};
+  const test::Grids launch(grids);
   std::uint8_t code = 0;
   float scale = 1;
   for (const auto& [rows, cols] : {Size{kTile * 65535, 64}, Size{64, kTile * 65536}}) {
-    const View x = tensor::make_view(&scale, DType::bf16, device::DeviceType::host, {rows, cols});
+    const auto view = [&](void* data, DType type, std::int64_t m, std::int64_t n) {
+      return tensor::make_view(data, type, device::DeviceType::host, {m, n});
+    };
+    const View x = view(&scale, DType::bf16, rows, cols), codes = view(&code, DType::u8, rows, cols),
+               one = view(&scale, DType::f32, 1, 1);
     const CodeLayout by_row{&code, cols, DType::e4m3, &scale}, by_column{&code, rows, DType::e4m3, &scale};
-    const View one = tensor::make_view(&scale, DType::f32, device::DeviceType::host, {1});
     launch_cast(launch, x, by_row, by_column, false, {}, nullptr);
-    launch_repack(launch, tensor::make_view(&code, DType::u8, device::DeviceType::host, {rows, cols}), by_row,
-                  by_column);
+    launch_repack(launch, codes, by_row, by_column);
     launch_amax(launch, x, Amaxes{one, {}, {}}, false, true);
+    launch_block_scales(
+        launch, x,
+        {.last = {codes, DType::e4m3, Granularity::block1x128, ContractionAxis::last, one, one}, .first = {}}, false);
   }
-  ASSERT_EQ(grids.size(), 6u);
-  for (const dim3 grid : grids) EXPECT_LE(grid.y, 65535u) << grid.x;
+  ASSERT_EQ(grids.size(), 8u);
   EXPECT_EQ(grids[0].y, 65535u);
-  EXPECT_EQ(grids[3].x, 65536u);
+  EXPECT_EQ(grids[4].x, 65536u);
 }
 
 TEST(CastToBytesCuda, EqualsTheHosts) {
@@ -454,7 +525,7 @@ TEST(CastToBytesCuda, EqualsTheHosts) {
 }
 
 TEST(RepackCuda, MovesBytesAndPadsWithZeros) {
-  for (const Size size : {Size{1, 1}, {15, 17}, {33, 16}, {129, 257}, {260, 8}, {256, 128}, {272, 264}})
+  for (const Size size : {Size{1, 1}, {15, 17}, {33, 16}, {129, 257}, {260, 8}, {130, 132}, {256, 128}, {272, 264}})
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const Tensor codes(DType::u8, {size.rows, size.cols});
       for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
