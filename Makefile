@@ -26,7 +26,7 @@ VERSION := $(file <share/VERSION)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 # One job per core, unless -j or the calling make sets the number. One job if the goals must run in order (make clean all).
-in_order  := $(if $(word 2,$(MAKECMDGOALS)),$(filter-out all tests $O/%,$(MAKECMDGOALS)))
+in_order  := $(if $(word 2,$(MAKECMDGOALS)),$(filter-out all tests benches $O/%,$(MAKECMDGOALS)))
 jobs      := $(if $(in_order)$(filter -j%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),,-j$(shell OMP_NUM_THREADS= nproc))
 MAKEFLAGS += --no-builtin-rules $(jobs)
 # Prefix of a recipe line: prints the action and the file instead of the command, unless V=1 is set. make -s prints neither.
@@ -124,7 +124,7 @@ endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
 $(if $(strip $2),$(eval $1.objs := $(call objs_in,$2))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
-tests += $O/test/$1)
+$(if $(filter %_bench,$1),benches,tests) += $O/test/$1)
 endef
 define tool_rules # $1 = tool
 $O/bin/$1: $(call objs,tools/$1) $($1.libs)
@@ -144,6 +144,7 @@ include $(sort $(wildcard share/make/*.mk))
 
 all: $(programs)
 tests: $(tests) $O/test/fault.so $O/test/forge
+benches: $(benches)
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
 cxx      = $(CXX) $(CXXFLAGS) $(heap) $(pch:%=-Winvalid-pch -include %) $(INC)
@@ -198,11 +199,11 @@ lint:
 	@O=$(abspath $O) tests/lint/run
 golden:
 	@tests/golden/recompute
-bench: all tests
+bench: all benches
 	@O=$(abspath $O) tests/bench/run
 
 dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests changed graph setup demo check check-now check-kills demo-now lint golden bench dist clean
+.PHONY: all tests benches changed graph setup demo check check-now check-kills demo-now lint golden bench dist clean
