@@ -33,6 +33,11 @@ std::string runtime_driver() {
   return version >= 13000 ? "driver 580 or newer" : "driver 525 or newer";
 }
 
+std::vector<std::string> cuda_libraries(const std::string& name) {
+  const bool twelve = runtime_version().starts_with("CUDA 12.");
+  return {name + (twelve ? ".12" : ".13"), name + (twelve ? ".13" : ".12")};
+}
+
 std::size_t gpu_memory(const Context& ctx) { return ctx.stream == nullptr ? 0 : cuda::memory(*ctx.stream); }
 
 Device::Device(DeviceType device, int index) : device_type_(device) {

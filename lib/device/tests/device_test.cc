@@ -51,6 +51,13 @@ TEST(Runtime, NeedsTheDriverOfItsMajorVersion) {
                                                                 : "driver 580 or newer");
 }
 
+// A build without CUDA loads none; the order of a build with CUDA 12 is that of make check-cuda12.
+TEST(Runtime, LooksForLibrariesOfItsMajorVersionFirst) {
+  const bool twelve = runtime_version().starts_with("CUDA 12.");
+  EXPECT_EQ(cuda_libraries("libx.so").front(), twelve ? "libx.so.12" : "libx.so.13");
+  EXPECT_EQ(cuda_libraries("libx.so").back(), twelve ? "libx.so.13" : "libx.so.12");
+}
+
 TEST(Library, MissingLibrariesAreNamedWithAHint) {
   EXPECT_EQ(test::error_of([] {
               Library({"libnone.so.9", "libnone.so"}, "install none");

@@ -3,6 +3,7 @@
 
 #include "cublaslt.h"
 #include "fp8/base/error.h"
+#include "fp8/device/runtime.h"
 
 namespace fp8::gemm {
 namespace {
@@ -51,7 +52,7 @@ const void* somewhere(std::uint32_t alignment) { return reinterpret_cast<const v
 }  // namespace
 
 CublasLt::CublasLt()
-    : library_({"libcublasLt.so.13", "libcublasLt.so.12"},
+    : library_(device::cuda_libraries("libcublasLt.so"),
                "install cuBLAS of CUDA 12.9 or later, or add its folder to LD_LIBRARY_PATH") {
   const auto load = [this](auto& f, const char* name) {
     f = library_.function<std::remove_reference_t<decltype(f)>>(name);

@@ -15,6 +15,7 @@
 #include "attention_fused.h"
 #include "fp8/base/error.h"
 #include "fp8/device/library.h"
+#include "fp8/device/runtime.h"
 
 namespace fp8::ops {
 
@@ -33,7 +34,7 @@ inline constexpr const char* kScoreLimit = "CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIM
 /// the search path of this suite's libraries, and its name is passed to the frontend, as the limit of scores is.
 inline void load_library() {
   if (fe::cudnn_dlhandle != nullptr) return;
-  const device::Library runtime({"libcudart.so.13", "libcudart.so.12"}, kInstallCudnn);
+  const device::Library runtime(device::cuda_libraries("libcudart.so"), kInstallCudnn);
   const device::Library library({"libcudnn.so.9"}, kInstallCudnn);
   (void)setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.name().c_str(), 0);
   (void)setenv(kScoreLimit, std::to_string(kMostScores).c_str(), 0);
