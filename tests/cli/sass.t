@@ -45,6 +45,10 @@ ok 'opcodes as often as allowed' check 'cast<* - - - - - - - STG.U16<=0,STG.64<=
 says 'an opcode more often than allowed' '^cast<Bf16>: 1 STG.64, at most 0 allowed$' check 'cast<* - - - - - - - STG.64<=0'
 says 'a kernel without a row' 'cast<Bf16>: no row of .*budgets matches' check 'norm<* - - - - - - - -'
 says 'a row without a kernel' 'budgets: no kernel matches norm<\*' check 'norm<* - - - - - - - -'
+echo 'cast<* 40 - - - - - - -' >first
+echo 'cast<* 39 - - - - - - -' >budgets
+ok 'the first of several tables counts' env BUDGETS="$PWD/first $PWD/budgets" "$SRC/tests/sass/run" "$PWD/build"
+says 'in their order' '^cast<Bf16>: registers 40, at most 39 allowed$' env BUDGETS="$PWD/budgets $PWD/first" "$SRC/tests/sass/run" "$PWD/build"
 says 'a row with too few columns' 'budgets:1: 2 columns instead of 9' check 'norm<* -'
 rm build/lib/quant/src/cuda.o
 status 'nothing to check is status 2' 2 check 'cast<* - - - - - - - -'
