@@ -1,11 +1,17 @@
 # Makes a folder of programs and tests for a machine with a GPU and without a compiler. tests/gpu/all in the folder runs all GPU tests. Built in O,
-# unless MARCH or CUDA are not the default. check-device-bundle makes it and runs it here, as far as that is possible without a GPU.
+# unless MARCH or CUDA are not the default, and a second time with CUDA 12.9 (cuda12.mk), for drivers before 580; CUDA12=0 leaves this build out.
+# check-device-bundle makes the folder and runs it here, as far as that is possible without a GPU.
 bundle_o := $O$(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin MARCH))),,/device)
 bundle   := $(or $(BUNDLE),$O/device-bundle)
 bundled  := $(addprefix $O/portable/,$(addprefix bin/,fp8-bench fp8-doctor fp8-eval fp8-info fp8-init fp8-log fp8-step fp8-tokenize) test/gpu_test)
+CUDA12  ?= 1
 device-bundle:
 	@$(MAKE) --no-print-directory O=$(bundle_o) MARCH=$(if $(x86),x86-64-v3) CUDA=1 bundled
-	@O=$(abspath $(bundle_o)) tests/gpu/bundle $(bundle)
+ifeq ($(CUDA12),1)
+	@share/setup/cuda12
+	@$(MAKE) --no-print-directory MARCH=$(if $(x86),x86-64-v3) $(call cuda12_make,$(bundle_o)-cuda12) bundled
+endif
+	@tests/gpu/bundle $(bundle) $(bundle_o) $(if $(filter 1,$(CUDA12)),$(bundle_o)-cuda12)
 check-device-bundle: device-bundle
 	@tests/gpu/try_bundle $(bundle)
 bundled: $(bundled)
