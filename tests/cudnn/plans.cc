@@ -1,6 +1,6 @@
 // Makes cuDNN's plans of attention for an H100 without a GPU, prints the workspace of each, and compares it with the
 // estimate that a plan of a run without a GPU uses, and with a bound. Run by tests/cudnn/run with a stand-in for the
-// driver. Status 1 if a graph has no plan or takes more.
+// driver. Status 1 if a graph has no plan or takes more, or if a call that ordered sums compute at once is divided.
 #include <cstdio>
 #include <string>
 
@@ -26,8 +26,9 @@ struct Case {
 struct Table {
   int plans = 0, failures = 0;
 
-  // One part of a call. `bound`: bytes of its workspace.
-  void add(const Case& c, const char* pass, const FusedParts& parts, std::int64_t bound) {
+  // One part of a call. `bound`: bytes of its workspace. `most`: the most parts that the call may have, or 0.
+  void add(const Case& c, const char* pass, const FusedParts& parts, std::int64_t bound, std::int64_t most) {
+    const std::int64_t count = parts.sequences * parts.groups;
     std::string verdict;
     std::int64_t workspace = 0;
     try {
@@ -37,7 +38,10 @@ struct Table {
       check(graph->get_workspace_size(workspace));
       const std::int64_t assumed = parts.each.assumed_workspace();
       const bool near = workspace <= assumed + assumed / 50 + kSmall && assumed <= workspace + workspace / 50 + kSmall;
-      verdict = !near ? "not as estimated" : workspace > bound ? "above the bound" : "ok";
+      verdict = !near                      ? "not as estimated"
+                : workspace > bound        ? "above the bound"
+                : most > 0 && count > most ? "more parts than " + std::to_string(most)
+                                           : "ok";
     } catch (const std::exception& e) {
       verdict = e.what();
     }
@@ -45,10 +49,9 @@ struct Table {
     failures += verdict == "ok" ? 0 : 1;
     std::printf("%7lld %3lld/%-3lld %4lld  %-9s  %-22s %4lld x %10.1f MiB  %10.1f  %10.1f  %s\n",
                 static_cast<long long>(c.positions), static_cast<long long>(c.heads), static_cast<long long>(c.groups),
-                static_cast<long long>(c.dim), c.documents ? "documents" : "whole", pass,
-                static_cast<long long>(parts.sequences * parts.groups), static_cast<double>(workspace) / kMiB,
-                static_cast<double>(parts.each.assumed_workspace()) / kMiB, static_cast<double>(bound) / kMiB,
-                verdict.c_str());
+                static_cast<long long>(c.dim), c.documents ? "documents" : "whole", pass, static_cast<long long>(count),
+                static_cast<double>(workspace) / kMiB, static_cast<double>(parts.each.assumed_workspace()) / kMiB,
+                static_cast<double>(bound) / kMiB, verdict.c_str());
     std::fflush(stdout);
   }
 };
@@ -61,14 +64,15 @@ std::int64_t linear_bytes(const FusedAttention& call) {
 void add(Table& table, const Case& c, bool ordered) {
   const Layer layer(1, c.positions, c.heads, c.groups, c.dim);
   const Documents documents = c.documents ? layer.documents(8, c.positions / 4) : Documents{};
-  table.add(c, "forward", parts_of(layer.forward(documents), ordered), kSmall);
+  table.add(c, "forward", parts_of(layer.forward(documents), ordered), kSmall, 1);
   const FusedParts fixed = parts_of(layer.backward(documents), ordered);
   // Without ordered sums the scores of one group are stored whatever they take.
   const std::int64_t scores = ordered ? kMostScores : std::max(kMostScores, fixed.each.score_bytes());
   table.add(c, fixed.each.sums == FusedSums::ordered ? "gradients, ordered" : "gradients, scores", fixed,
-            linear_bytes(fixed.each) + (fixed.each.sums == FusedSums::ordered ? 0 : scores));
+            linear_bytes(fixed.each) + (fixed.each.sums == FusedSums::ordered ? 0 : scores),
+            ordered && !c.documents ? 1 : 0);
   const FusedParts atomic = parts_of(layer.backward(documents, false), ordered);
-  table.add(c, "gradients, atomic", atomic, linear_bytes(atomic.each));
+  table.add(c, "gradients, atomic", atomic, linear_bytes(atomic.each), c.documents ? 0 : 1);
 }
 
 int run() {
