@@ -8,7 +8,7 @@ CUDA12  ?= 1
 device-bundle:
 	@$(MAKE) --no-print-directory O=$(bundle_o) MARCH=$(if $(x86),x86-64-v3) CUDA=1 bundled
 ifeq ($(CUDA12),1)
-	@share/setup/cuda12
+	@share/setup/cuda12 || { echo "device-bundle: with CUDA12=0 the bundle has no build with CUDA 12.9" >&2 && exit 1; }
 	@$(MAKE) --no-print-directory MARCH=$(if $(x86),x86-64-v3) $(call cuda12_make,$(bundle_o)-cuda12) bundled
 endif
 	@tests/gpu/bundle $(bundle) $(bundle_o) $(if $(filter 1,$(CUDA12)),$(bundle_o)-cuda12)
