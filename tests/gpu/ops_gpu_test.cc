@@ -82,6 +82,7 @@ TEST(OpsGpu, NormMatchesTheHost) {
   cases::norm_backward(gpu);
   cases::norm_of_heads(gpu);
   cases::norm_amaxes(gpu);
+  cases::norm_maxima(gpu);
 }
 
 TEST(OpsGpu, ElementwiseMatchesTheHost) {
@@ -95,6 +96,7 @@ TEST(OpsGpu, ElementwiseMatchesTheHost) {
   cases::zeroing(gpu);
   cases::swiglu(gpu);
   cases::swiglu_amaxes(gpu);
+  cases::swiglu_maxima(gpu);
   cases::bias(gpu);
 }
 

@@ -211,6 +211,37 @@ void swiglu_amaxes(Device& device) {
       }
 }
 
+/// The largest magnitude of a row is with each warp of a block, in the columns that are read first and in those that
+/// the 24 blocks of the shim's device read after these, and in the last column.
+template <class Device>
+void swiglu_maxima(Device& device) {
+  constexpr std::int64_t kOfWarp = 256, kFirst = 24 * 8 * kOfWarp, n = kFirst + 8 * kOfWarp + 9;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor joint = make(type, {1, 2 * n}, random_values(2 * n, 1)), h(type, {1, n}),
+                 dh = make(type, {1, n}, random_values(n, 2)), zeros = make(DType::f32, {3}, Values(3));
+    for (const std::int64_t c : {kOfWarp + 7, kFirst - 9, kFirst, kFirst + 299, kFirst + 600, kFirst + 900,
+                                 kFirst + 1200, kFirst + 1535, kFirst + 1636, kFirst + 2000, n - 1}) {
+      const Values of_gate = read(joint.view().columns(c, c + 1)), of_dh = read(dh.view().columns(c, c + 1));
+      write(joint.view().columns(c, c + 1), Values{32.0});
+      write(dh.view().columns(c, c + 1), Values{64.0});
+      const View ta = device.put(zeros.view()), tj = device.put(joint.view()), th = device.put(h.view());
+      const std::string name = name_of(type, 1, n, Layout::contiguous) + ", column " + std::to_string(c);
+      device.swiglu_forward(tj, th, {ta.rows(0, 1), false});
+      expect_amax(device, {ta.rows(0, 1), false}, 0, th, h.view(), name);
+      device.swiglu_backward(device.put(dh.view()), tj, tj, {ta.rows(1, 3), false});
+      const Tensor back(type, {1, 2 * n}), amaxes(DType::f32, {3});
+      device.get(tj, back.view());
+      device.get(ta, amaxes.view());
+      for (const std::int64_t half : {0, 1})
+        expect_amax({amaxes.view().rows(1, 3), false}, static_cast<std::size_t>(half),
+                    back.view().columns(half * n, (half + 1) * n), name);
+      write(joint.view().columns(c, c + 1), of_gate);
+      write(dh.view().columns(c, c + 1), of_dh);
+      device.clear();
+    }
+  }
+}
+
 /// Repeated ids, in runs longer and shorter than the rows in flight, and unused rows of the table.
 inline Tensor tokens_of(std::int64_t m, std::int64_t vocabulary) {
   Values ids(static_cast<std::size_t>(m));

@@ -5,6 +5,7 @@
 #include "dropout.cuh"
 #include "elementwise_cases.h"
 #include "embedding.cuh"
+#include "far_rows.h"
 #include "rope.cuh"
 #include "shim_device.h"
 #include "vocabulary.cuh"
@@ -83,6 +84,136 @@ TEST(ElementwiseCuda, SwigluEqualsTheHosts) {
 TEST(ElementwiseCuda, AmaxesOfSwigluEqualTheHosts) {
   ShimElementwise device;
   cases::swiglu_amaxes(device);
+}
+TEST(ElementwiseCuda, MaximaOfSwigluInEveryRangeOfARow) {
+  ShimElementwise device;
+  cases::swiglu_maxima(device);
+}
+// Rows of each operation of several elements, of the table of an embedding and of logits, whose offsets need more than
+// 32 bits.
+struct FarElementwise {
+  DType type;
+  std::int64_t n;
+  static constexpr std::int64_t m = 5;
+  ShimElementwise device{};
+  Tensor a = make(type, {m, 2 * n}, random_values(m * 2 * n, 1)), b = make(type, {m, n}, random_values(m*n, 2)),
+         out{type, {m, n}}, wide{type, {m, 2 * n}}, ids = make(DType::i32, {m}, {4, 0, 3, 1, 4});
+  test::FarRows far_a{type, m, 2 * n}, far_b{type, m, n}, far_out{type, m, n}, far_wide{type, m, 2 * n};
+
+  void expect(const test::FarRows& far, const View& wanted, double tolerance, const char* what) {
+    const Tensor got(wanted.dtype, {wanted.shape[0], wanted.shape[1]});
+    far.get(got.view());
+    cases::expect_same(device, got.view(), wanted, tolerance, what);
+  }
+  void rows() {
+    const Host host;
+    far_a.put(a.view());
+    far_b.put(b.view());
+    add(host, b.view(), b.view(), out.view());
+    device.add(far_b.view, far_b.view, far_out.view);
+    expect(far_out, out.view(), 0, "sum");
+    device.copy(far_b.view, far_out.view);
+    expect(far_out, b.view(), 0, "copy");
+    const Tensor across(type, {n, m});
+    device.copy(far_b.view.transposed(), across.view());
+    copy(host, across.view().transposed(), out.view());
+    cases::expect_same(device, out.view(), b.view(), 0, "transposed copy");
+    swiglu_forward(host, a.view(), out.view());
+    device.swiglu_forward(far_a.view, far_out.view);
+    expect(far_out, out.view(), 0x1p-7, "SwiGLU");
+    swiglu_backward(host, b.view(), a.view(), wide.view());
+    device.swiglu_backward(far_b.view, far_a.view, far_wide.view);
+    expect(far_wide, wide.view(), 0x1p-7, "gradient of SwiGLU");
+  }
+  void tokens() {
+    const Host host;
+    embedding_forward(host, ids.view(), b.view(), out.view());
+    device.embedding_forward(ids.view(), far_b.view, far_out.view);
+    expect(far_out, out.view(), 0, "embedding");
+    const Tensor table(DType::f32, {m, n}), losses(DType::f32, {m}), far_losses(DType::f32, {m});
+    const test::FarRows far_table(DType::f32, m, n);
+    embedding_backward(host, ids.view(), b.view(), table.view());
+    device.embedding_backward(ids.view(), far_b.view, far_table.view);
+    expect(far_table, table.view(), 0, "gradient of the embedding");
+    cross_entropy(host, b.view(), ids.view(), losses.view(), 0.5f, true);
+    device.cross_entropy(far_b.view, ids.view(), far_losses.view(), 0.5f, true);
+    cases::expect_same(device, far_losses.view(), losses.view(), 1e-5, "losses");
+    expect(far_b, b.view(), 0x1p-7, "gradient of logits");
+  }
+};
+TEST(ElementwiseCuda, RowsFarApartEqualTheHosts) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const std::int64_t n : {24, 17}) {
+      FarElementwise far{type, n};
+      far.rows();
+      far.tokens();
+    }
+}
+
+// Sequences, positions and heads whose offsets need more than 32 bits.
+TEST(ElementwiseCuda, RopeFarApartEqualsTheHosts) {
+  ShimElementwise device;
+  const Host host;
+  const std::int64_t m = 5;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const std::int64_t n : {32, 24})
+      for (std::size_t of = 0; of < 3; ++of) {  // sequences, positions or heads
+        const Tensor x = make(type, {m, n}, random_values(m * n, 1)), got(type, {m, n}),
+                     cos = make(DType::f32, {m, n / 2}, random_values(m * n / 2, 2)),
+                     sin = make(DType::f32, {m, n / 2}, random_values(m * n / 2, 3));
+        const test::FarRows far(type, m, n);
+        far.put(x.view());
+        View apart = x.view().reshaped({of == 0 ? m : 1, of == 1 ? m : 1, of == 2 ? m : 1, n});
+        const View c = cos.view().rows(0, apart.shape[1]), s = sin.view().rows(0, apart.shape[1]);
+        rope(host, apart, c, s, false);
+        apart.data = far.view.data;
+        apart.stride[of] = far.view.stride[0];
+        device.rope(apart, c, s, false);
+        far.get(got.view());
+        cases::expect_same(device, got.view(), x.view(), 0, "rope");
+      }
+}
+
+// The last of more than 2^32 adjacent elements, and sums of matrices that are so far apart.
+TEST(ElementwiseCuda, ElementsBeyond32Bits) {
+  constexpr std::int64_t kLast = 24, m = 5;
+  for (const DType type : {DType::f32, DType::bf16})
+    with_float_type(type, "elements", [&]<class T>() {
+      const Tensor x = make(type, {m, kLast}, random_values(m * kLast, 1)), got(type, {m, kLast});
+      const test::FarRows in(type, m, kLast), out(type, m, kLast);
+      in.put(x.view());
+      const std::int64_t stride = in.view.stride[0], all = (m - 1) * stride + kLast;
+      const auto element = [](const Tensor& t, std::int64_t i) { return to_float(t.as<T>()[i]); };
+      const auto flat = [&](const test::FarRows& rows) {
+        return StridedRows<T>(tensor::make_view(rows.view.data, type, device::DeviceType::host, {all}));
+      };
+      shim::Launcher launch;
+      launch.last_block_only = true;
+      launch("add", dim3(device::blocks_for(all, kThreads * kWide)), dim3(kThreads), each_kernel<kWide, AddRows<T>>,
+             AddRows<T>{flat(in), flat(in), flat(out)}, 1, all, kThreads);
+      out.get(got.view());
+      for (std::int64_t c = 0; c < kLast; ++c)
+        ASSERT_EQ(element(got, (m - 1) * kLast + c), 2 * element(x, (m - 1) * kLast + c)) << c;
+      launch("rows of sums", dim3(1), dim3(kThreads), each_kernel<kWide, SumPartials<T>>,
+             SumPartials<T>{in.view.as<const T>(), nullptr, out.view.as<T>(), 1, 0, stride}, m, kLast, kWide);
+      out.get(got.view());
+      for (std::int64_t i = 0; i < m * kLast; ++i) ASSERT_EQ(element(got, i), element(x, i)) << i;
+      launch("terms of sums", dim3(1), dim3(kThreads), each_kernel<kWide, SumPartials<T>>,
+             SumPartials<T>{in.view.as<const T>(), nullptr, out.view.as<T>(), m, stride, kLast}, 1, kLast, kWide);
+      const Tensor sums(DType::f32, {kLast});
+      for (std::int64_t c = 0; c < kLast; ++c) {
+        float sum = 0;
+        for (std::int64_t r = 0; r < m; ++r) sum += element(x, r * kLast + c);
+        ASSERT_EQ(to_float(out.view.as<T>()[c]), to_float(from_float<T>(sum))) << c;
+        sums.as<float>()[c] = sum;
+      }
+      if constexpr (std::is_same_v<T, dtype::Bf16>) {
+        const Tensor terms(DType::f32, {kLast});
+        launch("terms", dim3(1), dim3(kThreads), each_kernel<kWide, SumTerms>,
+               SumTerms{in.view.as<const T>(), terms.as<float>(), m, stride}, 1, kLast, kWide);
+        for (std::int64_t c = 0; c < kLast; ++c) ASSERT_EQ(terms.as<float>()[c], sums.as<float>()[c]) << c;
+      }
+    });
 }
 TEST(ElementwiseCuda, DropoutEqualsTheHosts) {
   ShimElementwise device;

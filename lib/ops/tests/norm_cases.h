@@ -136,6 +136,43 @@ void norm_amaxes(Device& device) {
       }
 }
 
+/// The largest magnitude of a row is with each warp of a team and in each chunk of a row; in short rows it is also at
+/// the first and the last lane of a warp.
+template <class Device>
+void norm_maxima(Device& device) {
+  for (const NormSize size : {NormSize{1, 33}, {1, 640}, {1, 2056}, {1, 9000}})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const std::int64_t n = size.columns;
+      const Tensor x = make(type, {1, n}, random_values(n, 1)), d = make(type, {1, n}, random_values(n, 6)),
+                   w = make(type, {n}, Values(static_cast<std::size_t>(n), 1.0)), rstd(DType::f32, {1}),
+                   y(type, {1, n}), dx(type, {1, n}), zeros = make(DType::f32, {3}, Values(3));
+      const std::int64_t step = n < 9000 ? 128 : 640;
+      for (std::int64_t c = 0; c < n; c += c % step == 0 ? step - 9 : 9) {  // 0, 119, 128, 247, 256, ...
+        const auto plant = [&](const Tensor& to) {
+          const View at = to.view().columns(c, c + 1);
+          const Values before = read(at);
+          write(at, Values{64.0});
+          return before;
+        };
+        const Values of_x = plant(x), of_d = plant(d);
+        const View ta = device.put(zeros.view()), tx = device.put(x.view()), td = device.put(d.view()),
+                   tw = device.put(w.view()), tr = device.put(rstd.view()), ty = device.put(y.view()),
+                   tdx = device.put(dx.view());
+        const auto at = [&](std::int64_t i) { return Amax{ta.rows(i, i + 1), false}; };
+        const std::string name = name_of(type, 1, n, Layout::contiguous) + ", column " + std::to_string(c);
+        device.rmsnorm_forward(tx, tw, kNormEps, ty, tr, at(0));
+        expect_amax(device, at(0), 0, ty, y.view(), name);
+        device.rmsnorm_backward(td, tx, tw, tr, {}, tdx, {}, at(1));
+        expect_amax(device, at(1), 0, tdx, dx.view(), name);
+        device.add_rmsnorm_forward(tx, td, tw, kNormEps, tx, ty, tr, at(2));
+        expect_amax(device, at(2), 0, ty, y.view(), name);
+        write(x.view().columns(c, c + 1), of_x);
+        write(d.view().columns(c, c + 1), of_d);
+        device.clear();
+      }
+    }
+}
+
 /// Heads of a fused projection [M, heads, D], in place, and the gradient of both.
 template <class Device>
 void norm_of_heads(Device& device) {

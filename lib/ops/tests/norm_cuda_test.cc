@@ -1,6 +1,7 @@
 // The kernels of RMSNorm on the host, thread by thread, compared with the host's loops.
 #include "cuda_shim.h"
 //
+#include "far_rows.h"
 #include "norm.cuh"
 #include "norm_cases.h"
 #include "shim_device.h"
@@ -45,6 +46,33 @@ TEST(NormCuda, HeadsOfAProjectionEqualTheHosts) {
 TEST(NormCuda, AmaxesEqualTheHosts) {
   ShimNorm device;
   cases::norm_amaxes(device);
+}
+
+TEST(NormCuda, MaximaInEveryGroupOfARow) {
+  ShimNorm device;
+  cases::norm_maxima(device);
+}
+
+TEST(NormCuda, RowsFarApartEqualTheHosts) {
+  ShimNorm device;
+  const Host host;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::int64_t m = 5, n = 264;
+    const cases::Matrix x(type, m, n, cases::Layout::contiguous, 1), dy(type, m, n, cases::Layout::contiguous, 2);
+    const test::FarRows far_x(type, m, n), far_y(type, m, n), far_dy(type, m, n), far_dx(type, m, n);
+    far_x.put(x.view);
+    far_dy.put(dy.view);
+    const Tensor w = make(type, {n}, random_values(n, 3)), rstd(DType::f32, {m}), y(type, {m, n}), dx(type, {m, n}),
+                 far_rstd(DType::f32, {m}), got(type, {m, n});
+    rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, y.view(), rstd.view());
+    rmsnorm_backward(host, dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), {});
+    device.rmsnorm_forward(far_x.view, w.view(), cases::kNormEps, far_y.view, far_rstd.view());
+    device.rmsnorm_backward(far_dy.view, far_x.view, w.view(), far_rstd.view(), {}, far_dx.view, {});
+    far_y.get(got.view());
+    cases::expect_same(device, got.view(), y.view(), cases::rounding(type), "y");
+    far_dx.get(got.view());
+    cases::expect_same(device, got.view(), dx.view(), cases::rounding(type), "dx");
+  }
 }
 
 TEST(NormCuda, ManyRowsAreSummedInBlocks) {

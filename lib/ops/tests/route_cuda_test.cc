@@ -1,6 +1,7 @@
 // Kernels of mixtures of experts, thread by thread, compared with the host's loops.
 #include "cuda_shim.h"
 //
+#include "far_rows.h"
 #include "route.cuh"
 #include "route_cases.h"
 #include "route_rows.cuh"
@@ -56,6 +57,61 @@ TEST(RouteCuda, GradientsEqualTheHosts) {
 TEST(RouteCuda, RowsOfExpertsEqualTheHosts) {
   ShimRoutes device;
   cases::rows_of_experts(device, 0);
+}
+
+// The last rows of matrices of more than 2^32 elements.
+TEST(RouteCuda, RowsBeyond32Bits) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 20, kColumns = 4112, kLast = 32, kUsed = 24;
+  shim::Launcher launch;
+  launch.last_block_only = true;
+  const dim3 rows(1, kRows / kLast), threads(kThreads);
+  Tensor order(DType::i32, {kRows});  // row i of the last ones belongs to the token that is as far from the end
+  const Tensor weights(DType::f32, {kRows}), dots(DType::f32, {kRows});
+  for (std::int64_t i = 0; i < kLast; ++i)
+    order.as<std::int32_t>()[kRows - 1 - i] = static_cast<std::int32_t>(kRows - kLast + i);
+  std::fill_n(weights.as<float>(), kRows, 0.5f);
+  for (const DType type : {DType::f32, DType::bf16})
+    with_float_type(type, "rows", [&]<class T>() {
+      const Tensor x = make(type, {kLast, kUsed}, random_values(kLast * kUsed, 1)), got(type, {kLast, kUsed});
+      const test::FarRows from(type, kRows, kColumns), to(type, kRows, kColumns);
+      from.put(x.view());
+      const View in = from.view.columns(kColumns - kUsed, kColumns), out = to.view.columns(kColumns - kUsed, kColumns);
+      const auto expect_rows = [&](std::int64_t first, const auto& want, const char* what) {
+        to.get(got.view());
+        for (std::int64_t i = first; i < kLast; ++i)
+          for (std::int64_t c = 0; c < kUsed; ++c)
+            ASSERT_EQ(to_float(got.as<T>()[i * kUsed + c]), to_float(from_float<T>(want(i, c)))) << what << ' ' << i;
+      };
+      const auto at = [&](std::int64_t i, std::int64_t c) { return to_float(x.as<T>()[i * kUsed + c]); };
+      const auto* const ids = order.as<const std::int32_t>();
+      launch("gather", rows, threads, each_kernel<kWide, GatherRows<T>>,
+             GatherRows<T>{in.as<const T>(), ids, out.as<T>(), kColumns}, kRows, kUsed, kWide);
+      expect_rows(
+          0, [&](std::int64_t i, std::int64_t c) { return at(kLast - 1 - i, c); }, "gathered");
+      const Tensor addend = make(DType::f32, {kLast, kUsed}, random_values(kLast * kUsed, 2));
+      const test::FarRows added(DType::f32, kRows, kColumns);
+      added.put(addend.view());
+      launch("sum", rows, threads, each_kernel<kWide, AddExperts<T>>,
+             AddExperts<T>{in.as<const T>(), ids, nullptr, added.view.as<const float>() + kColumns - kUsed, out.as<T>(),
+                           1, kColumns},
+             kRows, kUsed, kWide);
+      expect_rows(
+          0, [&](std::int64_t i, std::int64_t c) { return at(kLast - 1 - i, c) + addend.as<float>()[i * kUsed + c]; },
+          "summed");
+      launch("weighted", dim3(kRows / 8), threads, weighted_rows_kernel<T, kWide>, from.view.as<const T>(),
+             from.view.as<const T>(), weights.as<const float>(), ids, kRows, 1, kColumns, to.view.as<T>(),
+             dots.as<float>());
+      // The block has the last 8 tokens, whose rows are the first 8 of these.
+      to.get(got.view());
+      for (std::int64_t i = 0; i < 8; ++i) {
+        float dot = 0;
+        for (std::int64_t c = 0; c < kUsed; ++c) {
+          ASSERT_EQ(to_float(got.as<T>()[i * kUsed + c]), 0.5f * at(kLast - 1 - i, c)) << "weighted " << i;
+          dot += at(i, c) * at(kLast - 1 - i, c);
+        }
+        ASSERT_NEAR(dots.as<float>()[kRows - 1 - i], dot, 1e-5f) << i;
+      }
+    });
 }
 
 TEST(RouteCuda, RoutesAndTheirGradientsTakeFewLaunches) {
