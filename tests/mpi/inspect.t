@@ -100,7 +100,7 @@ moe="--data d.h5 --seq-length 4 --json"
 fp8-inspect qwen.h5 $moe --batch-size 6 --recipe delayed --blocks >one 2>err
 for mesh in 2 3 "2 --ep 2"; do
   n=${mesh%% *}
-  mpirun -n $n fp8-inspect qwen.h5 $moe --batch-size $((6 / n)) --recipe delayed --blocks ${mesh#$n} >many 2>err
+  mpirun -n $n fp8-inspect qwen.h5 $moe --batch-size $((6 / n)) --recipe delayed --blocks ${mesh#"$n"} >many 2>err
   is "experts on ranks $mesh: the same linears, rows and figures of weights" "$? $(python3 -c '
 import json
 one, many = ([json.loads(line) for line in open(path)] for path in ("one", "many"))
