@@ -1,7 +1,8 @@
 # fp8: small Unix programs that train large language models in FP8.
 # Rules of the build and of make check; share/make has those of other targets, CUDA, instruction sets and test programs. The crate.mk of a crate holds
 # its description, the crates it depends on and the packages it uses.
-#   make            programs in build/bin            make check   all tests; installs missing packages first
+#   make            programs in build/bin            make check   tests; installs missing packages first
+#   make check-long  all tests: make check leaves out cases that take long, and prints how many
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
 #   make check-hf   loads exported folders with transformers from PyPI
@@ -185,9 +186,12 @@ export BIN := $(abspath $O)/bin
 setup:
 	@share/setup/packages
 	@$(if $(filter 1,$(CUDA)),share/setup/cuda)
-demo check: setup
+demo check check-long: setup
 	@$(MAKE) --no-print-directory $@-now
-check-now: all tests
+# check-long also runs the cases that take long, which check leaves out and counts, and compiles benchmarks.
+check-long-now: export FP8_LONG := 1
+check-long-now: benches
+check-now check-long-now: all tests
 	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
@@ -206,4 +210,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests benches changed graph setup demo check check-now check-kills demo-now lint golden bench dist clean
+.PHONY: all tests benches changed graph setup demo check check-long check-now check-long-now check-kills demo-now lint golden bench dist clean

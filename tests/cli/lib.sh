@@ -4,6 +4,8 @@
 #   status NAME N COMMAND...      passes if the command exits with status N
 #   says NAME REGEX COMMAND...    passes if a line of the command's output (both streams) matches the extended regular expression
 #   is NAME GOT WANTED            passes if the two strings are equal
+#   long                          succeeds if FP8_LONG is set, as by make check-long; else counts a case that is left out, and fails
+#   chosen WORDS                  sets way to the words; those that begin with "long: " lose this mark and are chosen as long decides
 #   on_terminal WORDS...          runs the words as a shell command whose standard streams are a terminal, and prints its output
 # BIN is the folder of the programs, SRC the root of the sources. The output of the last command is in the files out and err.
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -55,5 +57,19 @@ is() {
   [ "$2" = "$3" ]
   result $? "$1"
 }
+left=0
+long() {
+  [ -z "${FP8_LONG:-}" ] || return 0
+  left=$((left + 1))
+  return 1
+}
+chosen() {
+  way=${1#long: }
+  [ "$way" = "$1" ] || long
+}
 on_terminal() { script -qec "$*" /dev/null; }
-done_testing() { echo "1..$count"; }
+done_testing() {
+  [ $count != 0 ] || result 1 "a script has tests"
+  echo "1..$count"
+  [ $left = 0 ] || echo "# $left long cases left out" | tee -a "${LEFT_OUT:-/dev/null}"
+}

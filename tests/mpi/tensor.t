@@ -17,7 +17,9 @@ train() {
 watched="--precision fp32 --eval-data d.h5 --eval-every 2 --eval-batches 1"
 for model in m x; do
   train $model.h5 1 1 one $watched --gradients one.safetensors -f
-  for way in "2 1 --tp 2 --paranoid 1" "4 2 --tp 2 --zero 2 --recompute full" "4 1 --tp 4 --recompute selective" "8 4 --tp 2 --dp-replicate 2 --zero 1 --paranoid 1"; do
+  for way in "long: 2 1 --tp 2 --paranoid 1" "4 2 --tp 2 --zero 2 --recompute full" "4 1 --tp 4 --recompute selective" "8 4 --tp 2 --dp-replicate 2 --zero 1 --paranoid 1"; do
+    chosen "$way" || continue
+    case "$model $way" in "m 4 2 "* | "x 4 1 "*) long || continue ;; esac
     ranks=${way%% *} rest=${way#* }
     rm -rf run.way
     train $model.h5 $ranks ${rest%% *} way $watched --gradients way.safetensors -f ${rest#* }
@@ -42,7 +44,8 @@ go() {
   shift 2
   mpirun -n $ranks fp8-step $m --batch-size $((24 * ${tp%.*} / ranks)) --tp ${tp%.*} --dp-replicate $replicas --lr 1e-3 -q "$@" 2>err </dev/null
 }
-for way in "x.h5" "m.h5 --lora-rank 4"; do
+for way in "x.h5" "long: m.h5 --lora-rank 4"; do
+  chosen "$way" || continue
   model=${way%% *} flags=${way#"${way%% *}"}
   rm -rf moving whole moving.log
   all="--data d.h5 --seq-length 8 --precision fp32 --steps 6 $flags"
@@ -54,7 +57,9 @@ for way in "x.h5" "m.h5 --lora-rank 4"; do
   done
   near "$way: a run that changes its mesh has the losses of one rank" moving.log whole.log 1e-6
 done
-for way in "m.h5 --precision fp32" "x.h5 --precision fp8 --recipe delayed --amax-history 3 --moments bf16 --async-save" "m.h5 --precision fp8 --recipe rowwise --rowwise-single-copy --lora-rank 4"; do
+for way in "long: m.h5 --precision fp32" "long: x.h5 --precision fp8 --recipe delayed --amax-history 3 --moments bf16 --async-save" \
+  "m.h5 --precision fp8 --recipe rowwise --rowwise-single-copy --lora-rank 4"; do
+  chosen "$way" || continue
   model=${way%% *} flags=${way#* }
   rm -rf still still.log
   at=0
@@ -69,7 +74,8 @@ for way in "m.h5 --precision fp32" "x.h5 --precision fp8 --recipe delayed --amax
 done
 
 # --- a run that is resumed on its mesh computes the bits of one that was not stopped
-for way in "--recipe tensorwise" "--recipe delayed --amax-history 3" "--recipe rowwise --async-save" "--recipe blockwise --master bf16 --moments bf16"; do
+for way in "long: --recipe tensorwise" "long: --recipe delayed --amax-history 3" "--recipe rowwise --async-save" "--recipe blockwise --master bf16 --moments bf16"; do
+  chosen "$way" || continue
   rm -rf at.once in.parts
   for out in at.once in.parts; do
     for stop in $([ $out = in.parts ] && echo 2) 4; do
