@@ -40,7 +40,7 @@ json::Value inspect_record(const settings::InspectConfig& config, const data::Sa
 // What is computed under a recipe, or, in a bisection, on a side.
 struct Models {
   std::vector<std::string> recipes;       // none in a bisection
-  std::vector<train::ModelSetup> setups;  // of the recipes or sides, then of the precision of --routes
+  std::vector<train::ModelSetup> setups;  // of the recipes or sides, then of the recipe of --routes
   std::vector<std::string> notes;         // some may be empty
 };
 
@@ -81,8 +81,10 @@ Models resolve_models(const settings::InspectConfig& config, const ckpt::Checkpo
   std::vector<std::string> used = first.precision.recipe_names();
   used.insert(used.end(), models.recipes.begin() + 1, models.recipes.end());
   models.notes.push_back(settings::note_of_unused(first.precision, used));
-  if (!config.routes.empty())
-    models.setups.push_back(resolve_in(settings::precision_of_routes(config), config, checkpoint, tokens));
+  if (config.routes.empty()) return models;
+  const settings::PrecisionConfig reference = settings::precision_of_routes(config);
+  if (reference.precision == settings::Precision::fp8)  // what divides a model under FP8 divides it in bf16 too
+    models.setups.push_back(resolve_in(reference, config, checkpoint, tokens));
   return models;
 }
 
