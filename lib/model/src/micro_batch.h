@@ -38,6 +38,7 @@ struct MicroBatch::State {
 
   // Normalizes rows x of the hidden state to n. w: weights of the head's unit.
   void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd);
+  View normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count);
   UnitWeights unshard_home(Pass pass) const;
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const;
   template <class Body>

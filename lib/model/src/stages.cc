@@ -176,15 +176,32 @@ void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const Vi
   env.forward_done(ctx, "norm", n);
 }
 
+// The rows [first, first + count) of the hidden state, normalized, on every rank. Where ranks share the rows, no others
+// travel, and each row is on one rank, so that the sum is exact.
+View MicroBatch::State::normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count) {
+  const View rstd = allocate(ctx, DType::f32, {count}, "activations");
+  const std::int64_t own = env.first_own_row(), begin = std::clamp(own, first, first + count),
+                     end = std::clamp(own + env.own_rows(), first, first + count);
+  const View x = begin < end ? next.x.rows(begin - own, end - own) : View{};
+  if (begin < end) final_norm(w, x, x, rstd.rows(begin - first, end - first));
+  if (env.tensor == nullptr) return x;
+  const View all = allocate(ctx, env.activation, {count, env.config.hidden_size}, "scratch"),
+             sum = allocate(ctx, DType::f32, {count, env.config.hidden_size}, "scratch");
+  ops::zero(ctx, sum);
+  if (begin < end) ops::copy(ctx, x, sum.rows(begin - first, end - first));
+  env.tensor->total(ctx, sum.reshaped({sum.size()}));
+  ops::copy(ctx, sum, all);
+  return all;
+}
+
 void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t count = logits.shape[0];
   const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
-  const View x = env.tensor != nullptr ? next.x : next.x.rows(first, first + count);
-  final_norm(w, x, x, allocate(ctx, DType::f32, {x.shape[0]}, "activations"));
+  const View x = normalized_rows(w, first, count);
   if (env.tensor == nullptr) return linear::forward(ctx, env.engine, head_weight(w, home), x, logits);
-  const View all = gathered(ctx, env, x), own = allocate(ctx, DType::f32, {count, env.config.vocab_size}, "scratch");
-  linear::forward(ctx, env.engine, head_weight(w, home), all.rows(first, first + count), own);
+  const View own = allocate(ctx, DType::f32, {count, env.config.vocab_size}, "scratch");
+  linear::forward(ctx, env.engine, head_weight(w, home), x, own);
   ops::zero(ctx, logits);
   const std::int64_t token = env.tensor->first_token();
   ops::copy(ctx, own, logits.columns(token, token + env.config.vocab_size));
