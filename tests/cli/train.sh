@@ -9,6 +9,8 @@
 #   same_step NAME A B         passes if two checkpoints have equal weights and moments
 #   norm FILE                  prints the gradient norm of the first step record
 #   evaluations FILE           prints the loss of each evaluation record
+#   evaluate RANKS MODEL LOG FLAGS
+#                              writes the records of fp8-eval, which ends also where a rank waits for one that has ended
 #   near_values NAME A B       passes if two lists of numbers have relative differences of at most 1e-6
 #   mixture                    makes x.h5, a mixture of seven experts, which no number of ranks divides, and few.h5, data of which the first 24 samples have
 #                              targets and the others have none: in this order, steps of 24 sequences after the first update nothing
@@ -51,6 +53,11 @@ same_step() {
 }
 norm() { losses "$1" | awk 'NR == 1 { print $3 }'; }
 evaluations() { grep '"type":"eval"' "$1" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+evaluate() {
+  n=$1 m=$2 log=$3
+  shift 3
+  mpirun -n "$n" fp8-eval "$m" --timeout 60 -q "$@" >"$log" 2>err </dev/null
+}
 near_values() {
   [ -n "$2" ] && printf '%s\n' "$2" >near.a && printf '%s\n' "$3" | paste -d' ' near.a - | awk '{ d = $1 / $2 - 1; if (NF != 2 || !(d <= 1e-6 && d >= -1e-6)) bad = 1 } END { exit bad }'
   result $? "$1"

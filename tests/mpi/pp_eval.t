@@ -11,23 +11,21 @@ fp8-init qwen3-moe-tiny --set num_experts=7 --set num_hidden_layers=4 -o y.h5 -q
 head -c 3000 text.txt >short.txt && fp8-tokenize short.txt -o d.h5 -f -q >out 2>err
 result $? "models of four layers and short data are made"
 
-# evaluate RANKS LOG MODEL FLAGS: records of the losses of an evaluation
-evaluate() {
-  n=$1 log=$2
-  shift 2
-  mpirun -n "$n" fp8-eval "$@" --data d.h5 --seq-length 16 --batch-size 7 --per-token --timeout 60 -q >all 2>err </dev/null
+# bits RANKS MODEL LOG FLAGS: the losses of an evaluation, without what differs between runs
+bits() {
+  evaluate "$1" "$2" all --data d.h5 --seq-length 16 --batch-size 7 --per-token $4
   evaluated=$?
-  grep -E '"type":"(eval|sequence)"' all | sed 's/,"time":"[^"]*"}$/}/' >"$log"
+  grep -E '"type":"(eval|sequence)"' all | sed 's/,"time":"[^"]*"}$/}/' >"$3"
   return $evaluated
 }
 # A model, and flags of both evaluations.
 while read -r model way; do
   ranks=1
   case $way in *--[a-z-]*\ 2) ranks=2 ;; esac
-  evaluate $ranks one $model.h5 $way
+  bits $ranks $model.h5 one "$way"
   is "$model $way: there are losses of sequences" "$? $([ "$(grep -c '"sequence"' one)" -gt 100 ] && echo many)" "0 many"
   for stages in "2 --pp 2" "3 --pp 3 --stages 1,2,1"; do
-    evaluate $((ranks * ${stages%% *})) many $model.h5 $way ${stages#* }
+    bits $((ranks * ${stages%% *})) $model.h5 many "$way ${stages#* }"
     is "$model $way ${stages#* }: the losses have the bits of one stage" "$? $(cat many)" "0 $(cat one)"
   done
 done <<END
@@ -48,7 +46,7 @@ END
 for _ in 1 2 3 4 5 6; do cat text.txt; done | head -c 80000 >long.txt && fp8-tokenize long.txt -o long.h5 -f -q >out 2>err
 printf '\001' | dd of=long.h5 bs=1 seek=72000 conv=notrunc 2>/dev/null
 for stages in 1 3; do
-  mpirun -n $stages fp8-eval u.h5 --data long.h5 --seq-length 32 --batch-size 32 --pp $stages --timeout 60 -q >out 2>err </dev/null
+  evaluate $stages u.h5 out --data long.h5 --seq-length 32 --batch-size 32 --pp $stages
   echo "$? $(grep '^fp8-eval' err)" >damaged.$stages
 done
 says "damaged data is named" '^2 fp8-eval: long.h5: /tokens: damaged: block 1' cat damaged.1

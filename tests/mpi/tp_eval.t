@@ -9,12 +9,6 @@ head -c 3000 text.txt >short.txt && fp8-tokenize short.txt -o d.h5 -f -q >out 2>
 result $? "short data is made"
 few="--data d.h5 --seq-length 16"
 
-# evaluate RANKS MODEL LOG FLAGS: records of an evaluation, which ends also where a rank waits for one that has ended
-evaluate() {
-  n=$1 m=$2 log=$3
-  shift 3
-  mpirun -n "$n" fp8-eval $m --timeout 60 -q "$@" >"$log" 2>err </dev/null
-}
 # same ONE OTHER BOUND: prints the number of records of sequences, whether they come in order, and whether every loss of
 # a token, and that of the whole, differs by at most BOUND, relatively
 same() {
