@@ -6,6 +6,7 @@
 #include "attention_fused.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
+#include "grids.h"
 #include "shim_device.h"
 
 namespace fp8::ops {
@@ -72,6 +73,21 @@ TEST(AttentionCuda, PackedDocumentsEqualSeparateSequences) {
     return std::vector{read(out), read(dq), read(dk), read(dv)};
   };
   EXPECT_EQ(run(packed, {start}), run(apart, {}));
+}
+
+// Grids of many sequences and heads, which have more blocks than CUDA allows along y.
+TEST(AttentionCuda, GridsOfManyHeads) {
+  float value = 0;
+  std::vector<dim3> grids;
+  const test::Grids launch(grids);
+  const auto view = [&](tensor::Shape shape) {
+    return tensor::make_view(&value, DType::f32, device::DeviceType::host, shape);
+  };
+  const View q = view({64, 8192, 32, 64}), lse = view({64, 32, 8192});
+  attention_forward_cuda(launch, q, q, q, 1, {}, q, lse);
+  attention_backward_cuda(launch, q, q, q, q, lse, q, 1, {}, q, q, q, {view({64, 8192, 32}), q, q});
+  EXPECT_GT(grids.at(0).x, 65535u);
+  EXPECT_GE(grids.size(), 4u);
 }
 
 // Views without memory and a dry context on a device, as for planning.

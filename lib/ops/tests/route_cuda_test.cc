@@ -2,6 +2,7 @@
 #include "cuda_shim.h"
 //
 #include "far_rows.h"
+#include "grids.h"
 #include "route.cuh"
 #include "route_cases.h"
 #include "route_rows.cuh"
@@ -112,6 +113,25 @@ TEST(RouteCuda, RowsBeyond32Bits) {
         ASSERT_NEAR(dots.as<float>()[kRows - 1 - i], dot, 1e-5f) << i;
       }
     });
+}
+
+// Grids of many tokens, which have more blocks than CUDA allows along y.
+TEST(RouteCuda, GridsOfManyTokens) {
+  constexpr std::int64_t kTokens = std::int64_t{1} << 20;
+  float value = 0;
+  std::vector<dim3> grids;
+  const test::Grids launch(grids);
+  const auto view = [&](DType type, std::int64_t columns) {
+    return tensor::make_view(&value, type, device::DeviceType::host, {kTokens, columns});
+  };
+  const View x = view(DType::f32, 8), pairs = view(DType::f32, 2), ids = view(DType::i32, 2);
+  const Routes routes{x, pairs, ids, pairs, ids, ids, ids};
+  route_forward_cuda(launch, x, {}, routes, ids.rows(0, cuda::route_blocks(kTokens)));
+  route_backward_cuda(launch, pairs, routes, true, {}, x);
+  combine_rows_backward_cuda(launch, x, x, routes, x, pairs);
+  ASSERT_EQ(grids.size(), 5u);
+  EXPECT_GT(grids[3].x, 65535u);
+  EXPECT_GT(grids[4].x, 65535u);
 }
 
 TEST(RouteCuda, RoutesAndTheirGradientsTakeFewLaunches) {
