@@ -2,10 +2,11 @@
 // library refuses by its manual ("cublasLtMatmul()", "Tensor Core Usage", "Narrow Precision Data Types Usage") or what
 // this project does not use. FP8_CUBLASLT_VERSION=120800 makes it an older one, without row scales and blocks of 128;
 // FP8_CUBLASLT_REFUSES=<kind>, where the kind is rows, blocks or all, makes it one without kernels for these scales;
-// row_calls makes it one that proposes kernels with row scales and then refuses the calls; narrow makes it one without
-// kernels for FP8 results whose rows, here columns, are not multiples of 16; groups makes it one without grouped GEMMs,
-// and group_calls one that refuses calls of those that it has proposed. With FP8_CUBLASLT_TELL=1 each process tells at
-// its end how many grouped and how many single GEMMs it has computed.
+// row_calls makes it one that proposes kernels with row scales and then refuses the calls, and fp8_calls one that does
+// so with any scales; narrow makes it one without kernels for FP8 results whose rows, here columns, are not multiples
+// of 16; groups makes it one without grouped GEMMs, and group_calls one that refuses calls of those that it has
+// proposed. With FP8_CUBLASLT_TELL=1 each process tells at its end how many grouped and how many single GEMMs it has
+// computed.
 #include <cublasLt.h>
 
 #include <cstdio>
@@ -497,6 +498,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (refuses("row_calls") && p.a.mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (refuses("fp8_calls") && fp8::lt::is_fp8(p.a.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo == nullptr || c_layout != d_layout) return CUBLAS_STATUS_NOT_SUPPORTED;  // this project always has them so
   Chosen chosen{};
   std::memcpy(&chosen, algo, sizeof chosen);

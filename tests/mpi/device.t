@@ -38,6 +38,8 @@ first m --precision fp8 --recipe blockwise
 last m --precision fp8 --recipe mxfp8
 3 m --precision fp8 --recipe delayed
 END
+FP8_CUBLASLT_VERSION=120300 steps "$step" before 1 m --batch-size 2 --device cuda --precision fp8 --recipe delayed
+same_bits "a cuBLASLt without scale modes, older than 12.8, has the same bits" before gpu
 
 # --- a library that has no kernels with row scales, one that refuses calls of those that it has, and one that is older than they are
 steps "$step" rows 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
@@ -54,6 +56,8 @@ for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0
 done
 FP8_CUBLASLT_VERSION=120800 steps "$step" x 1 m --device cuda --precision fp8 --recipe blockwise
 is "scales for blocks have no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'with scales for 1x128 .* needs cuBLASLt 12.9 or later' err)" "2 1 1"
+FP8_CUBLASLT_REFUSES=fp8_calls steps "$step" x 1 m --device cuda --precision fp8 --recipe tensorwise
+is "a refused call with one scale has no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'cuBLASLt 13.10.0 refused ' err)" "2 1 1"
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Fp8WithEveryPairOfScalesIsExact' >out 2>err
 is "tests of GEMMs pass with a library that refuses FP8 results with a number of columns that 16 does not divide" "$? $(grep -c '^\[  PASSED  \] 1 test' out)" "0 1"
 
