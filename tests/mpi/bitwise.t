@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run that is killed after N of 2N steps and resumed has the weights, moments, counters and records of an uninterrupted
-# run, bit for bit. The command lines cover all pairs of values of precision, recipe, stage, recompute, stored types and
-# async-save.
+# run, bit for bit. The command lines cover all pairs of values of stage, recompute, stored types, async-save
+# and replicas, and each precision and recipe; with FP8_LONG also each recipe with each value of the others.
 # shellcheck disable=SC2086,SC2016,SC2046 # lists of words on purpose; each rank's shell expands the variables
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -30,6 +30,7 @@ records() {
 }
 
 python3 "$SRC/tests/mpi/pairwise.py" fp8-step >ways
+left=$(($(FP8_LONG=1 python3 "$SRC/tests/mpi/pairwise.py" fp8-step | wc -l) - $(wc -l <ways)))
 n=0
 while read -r way; do
   n=$((n + 1))

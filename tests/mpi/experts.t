@@ -17,7 +17,8 @@ texts() { grep '"type":"sample"' "$1" | grep -o '"text":.*"' | sed 's/,"seconds"
 # --- fp32: losses, norm, gradients, evaluations and samples of one rank, on up to eight ranks
 watched="--precision fp32 --aux-loss 0.1 --z-loss 0.01 --eval-data d.h5 --eval-every 2 --eval-batches 1 --sample-every 4 --sample-prompt To --sample-tokens 6"
 train 1 one $watched --gradients one.safetensors
-for way in "2 --ep 2" "3 --ep 3 --zero 1" "4 --ep 4 --expert-rows 1 --recompute selective" "4 --dp-replicate 2 --ep 2 --paranoid 1" "8 --dp-replicate 2 --ep 4 --expert-rows 1 --zero 2"; do
+for way in "long: 2 --ep 2" "3 --ep 3 --zero 1" "long: 4 --ep 4 --expert-rows 1 --recompute selective" "long: 4 --dp-replicate 2 --ep 2 --paranoid 1" "8 --dp-replicate 2 --ep 4 --expert-rows 1 --zero 2"; do
+  chosen "$way" || continue
   ranks=${way%% *}
   train $ranks way $watched --gradients way.safetensors -f ${way#* }
   near "$way: the losses are those of one rank" way one 1e-6
@@ -46,7 +47,8 @@ go() {
   shift
   mpirun -n $ranks fp8-step x.h5 --batch-size $((24 / ranks)) --ep ${ep%.*} --dp-replicate $replicas --lr 1e-3 -q "$@" 2>err </dev/null
 }
-for way in "--aux-loss 0.1" "--lora-rank 4"; do
+for way in "--aux-loss 0.1" "long: --lora-rank 4"; do
+  chosen "$way" || continue
   rm -rf moving whole moving.log
   all="--data d.h5 --seq-length 8 --precision fp32 --steps 6 $way"
   fp8-step x.h5 $all --batch-size 24 --lr 1e-3 -q --out whole >whole.log 2>err
@@ -62,7 +64,8 @@ for way in "--aux-loss 0.1" "--lora-rank 4"; do
 "name":"mesh","old":"dp_shard=4 ep=4","new":"1 rank"
 "name":"mesh","old":"1 rank","new":"dp_replicate=2 dp_shard=4 ep=4"'
 done
-for way in "--precision fp32" "--precision fp8 --recipe delayed --amax-history 3 --moments bf16 --async-save" "--precision fp8 --recipe current --lora-rank 4"; do
+for way in "long: --precision fp32" "--precision fp8 --recipe delayed --amax-history 3 --moments bf16 --async-save" "long: --precision fp8 --recipe current --lora-rank 4"; do
+  chosen "$way" || continue
   rm -rf still still.log
   at=0
   for shape in $walk; do
@@ -94,8 +97,9 @@ idle experts 0 of 7
 passes of experts 2"
 
 # --- bitwise resume on the same mesh
-for way in "2 --ep 2 --precision fp8 --recipe delayed --amax-history 3" "2 --ep 2 --precision fp8 --recipe tensorwise --grad-accumulation 2" \
+for way in "long: 2 --ep 2 --precision fp8 --recipe delayed --amax-history 3" "long: 2 --ep 2 --precision fp8 --recipe tensorwise --grad-accumulation 2" \
   "4 --ep 2 --precision bf16 --master bf16 --moments bf16 --aux-loss 0.1 --expert-rows 1" "4 --ep 2 --dp-replicate 2 --precision fp8 --recipe delayed --amax-history 3 --paranoid 1"; do
+  chosen "$way" || continue
   ranks=${way%% *}
   rm -rf run.twice uninterrupted
   train $ranks twice ${way#* } --save-every 2 && mv run.twice/step-00000004 uninterrupted

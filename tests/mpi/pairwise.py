@@ -4,9 +4,12 @@ from the tool's completion, so a new recipe is tested without a change here.
 
     pairwise.py TOOL            prints the flags of one command line per line
     pairwise.py TOOL --check    reads such lines, prints the pairs that are missing, and fails if there are any
+
+Unless FP8_LONG is set, each precision and recipe is in one command line only, instead of one with each value of the others.
 """
 
 import itertools
+import os
 import subprocess
 import sys
 
@@ -34,18 +37,21 @@ Cell = tuple[int, str]
 
 
 def pairs_of(row: list[Cell]) -> set[tuple[Cell, Cell]]:
-    return set(itertools.combinations(sorted(row), 2))
+    """The pairs of a row, and each of its values paired with itself."""
+    return set(itertools.combinations_with_replacement(sorted(row), 2))
 
 
 def all_pairs(table: list[list[str]]) -> set[tuple[Cell, Cell]]:
-    return {((i, a), (j, b)) for i, j in itertools.combinations(range(len(table)), 2) for a in table[i] for b in table[j]}
+    values = [(i, v) for i in range(len(table)) for v in table[i]]
+    pairs = {(a, b) for a, b in itertools.combinations(values, 2) if a[0] != b[0]} | {(v, v) for v in values}
+    return pairs if os.environ.get("FP8_LONG") else {(a, b) for a, b in pairs if a == b or a[0] != 0}
 
 
 def covering(table: list[list[str]]) -> list[list[Cell]]:
     """Builds rows greedily: starts with a missing pair and adds, per setting, the value that covers the most missing pairs."""
     missing, rows = all_pairs(table), []
     while missing:
-        row = list(min(missing))
+        row = sorted(set(min(missing, key=lambda pair: (pair[0] == pair[1], pair))))
         for i in range(len(table)):
             if any(i == j for j, _ in row):
                 continue

@@ -29,13 +29,16 @@ watched() {
 }
 # --- stages alone, untied: losses, norms, gradients and the checkpoint after five steps have the bits of one rank, and so have samples and statistics
 usual="--batch-size 2 --grad-accumulation 4 --steps 5 --sample-every 5 --sample-prompt king --sample-tokens 6"
+number=0
 for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise --fuse-projections" "--precision fp8 --recipe current --fp8-lm-head --tensor-stats-every 5" \
   "--precision fp8 --recipe delayed --amax-history 3 --tensor-stats-every 5" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
   "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --tensor-stats-every 5" \
   "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2 --tensor-stats-every 4"; do
   rm -rf run.one
   train u 1 $usual $way --out run.one --gradients one.safetensors -f >one
+  number=$((number + 1))
   for pp in 2 3 4; do
+    [ $pp = $((number % 3 + 2)) ] || long || continue
     rm -rf run.way
     train u $pp $usual $way --pp $pp --out run.way --gradients way.safetensors -f >way
     same_bits "$way, $pp stages: losses and norms have the bits of one rank" way one
@@ -48,7 +51,8 @@ for way in "--precision fp32" "--precision bf16 --recompute selective" "--precis
 done
 rm -rf run.one
 train u 1 $usual --precision fp32 --out run.one --eval-data d.h5 --eval-every 5 --eval-batches 2 >one
-for way in "2 --stages 1,3" "2 --stages 3,1" "3 --stages 2,1,1 --save-every 2 --async-save" "4 --zero 1"; do
+for way in "2 --stages 1,3" "long: 2 --stages 3,1" "3 --stages 2,1,1 --save-every 2 --async-save" "long: 4 --zero 1"; do
+  chosen "$way" || continue
   rm -rf run.way
   train u ${way%% *} $usual --precision fp32 --pp $way --out run.way --eval-data d.h5 --eval-every 5 --eval-batches 2 >way
   same_bits "--pp $way: losses and norms have the bits of one rank" way one
@@ -56,6 +60,7 @@ for way in "2 --stages 1,3" "2 --stages 3,1" "3 --stages 2,1,1 --save-every 2 --
   is "--pp $way: and the evaluation" "$(evaluations way)" "$(evaluations one)"
 done
 for few in 1 2; do
+  [ $few = 2 ] || long || continue
   rm -rf run.one run.way
   train u 1 --batch-size 4 --grad-accumulation $few --steps 3 --precision bf16 --out run.one >one
   train u 4 --batch-size 4 --grad-accumulation $few --steps 3 --precision bf16 --pp 4 --out run.way >way
@@ -71,10 +76,11 @@ is "the table of a profile has a line for each stage" "$? $(grep -c -E '^fp8-ste
 is "and the file the stage of each rank" "$(grep -o '"name":"rank [01], stage [01]"' profiled/profile-2-2.json | tr '\n' ' ')" '"name":"rank 0, stage 0" "name":"rank 1, stage 1" '
 
 # --- tied embeddings, and other dimensions beside pp: the numbers of one rank
-for way in "t: 2 24 --pp 2" "t: 4 24 --pp 4 --paranoid 1" "t:--documents separate 8 6 --pp 2 --dp-replicate 2 --zero 2 --paranoid 1" "t: 8 12 --pp 2 --tp 2 --dp-shard 2 --zero 3" \
-  "u: 4 24 --pp 2 --tp 2" "u: 4 12 --pp 2 --dp-shard 2 --zero 3" "u: 4 12 --pp 2 --dp-replicate 2" "u: 8 6 --pp 2 --dp-shard 4 --zero 2 --async-save --save-every 1" \
-  "u:--lora-rank 4 --lora-dropout 0.25 4 12 --pp 2 --dp-shard 2" "y:--aux-loss 0.1 --z-loss 0.01 2 24 --pp 2" "y:--aux-loss 0.1 --z-loss 0.01 4 12 --pp 2 --ep 2" \
-  "y:--aux-loss 0.1 --z-loss 0.01 8 12 --pp 2 --tp 2 --ep 4" "y:--aux-loss 0.1 --z-loss 0.01 6 12 --pp 3 --dp-replicate 2"; do
+for way in "long: t: 2 24 --pp 2" "long: t: 4 24 --pp 4 --paranoid 1" "t:--documents separate 8 6 --pp 2 --dp-replicate 2 --zero 2 --paranoid 1" "long: t: 8 12 --pp 2 --tp 2 --dp-shard 2 --zero 3" \
+  "u: 4 24 --pp 2 --tp 2" "u: 4 12 --pp 2 --dp-shard 2 --zero 3" "long: u: 4 12 --pp 2 --dp-replicate 2" "long: u: 8 6 --pp 2 --dp-shard 4 --zero 2 --async-save --save-every 1" \
+  "u:--lora-rank 4 --lora-dropout 0.25 4 12 --pp 2 --dp-shard 2" "long: y:--aux-loss 0.1 --z-loss 0.01 2 24 --pp 2" "long: y:--aux-loss 0.1 --z-loss 0.01 4 12 --pp 2 --ep 2" \
+  "y:--aux-loss 0.1 --z-loss 0.01 8 12 --pp 2 --tp 2 --ep 4" "long: y:--aux-loss 0.1 --z-loss 0.01 6 12 --pp 3 --dp-replicate 2"; do
+  chosen "$way" || continue
   task=${way%% [1-9] [1-9]* --pp*} mesh=${way#"${way%% [1-9] [1-9]* --pp*} "}
   model=${task%%:*} flags=${task#*:}
   if [ "$task" != "${before:-}" ]; then
@@ -95,7 +101,8 @@ for way in "t: 2 24 --pp 2" "t: 4 24 --pp 4 --paranoid 1" "t:--documents separat
 done
 
 # --- samples and statistics with other dimensions are those without stages
-for way in "u 2 --dp-shard 2 --zero 2" "u 2 --tp 2" "y 2 --ep 2"; do
+for way in "long: u 2 --dp-shard 2 --zero 2" "u 2 --tp 2" "y 2 --ep 2"; do
+  chosen "$way" || continue
   rest=${way#* }
   for pp in 1 2; do
     rm -rf run.$pp
@@ -107,8 +114,9 @@ for way in "u 2 --dp-shard 2 --zero 2" "u 2 --tp 2" "y 2 --ep 2"; do
 done
 
 # --- the bytes of a checkpoint stay when a run moves from mesh to mesh
-for way in "u --precision fp8 --recipe tensorwise --async-save" "t --precision fp8 --recipe delayed --amax-history 3" "u --precision bf16 --master bf16 --moments bf16" \
+for way in "long: u --precision fp8 --recipe tensorwise --async-save" "long: t --precision fp8 --recipe delayed --amax-history 3" "u --precision bf16 --master bf16 --moments bf16" \
   "y --precision fp8 --recipe delayed --amax-history 3"; do
+  chosen "$way" || continue
   rm -rf still still.log
   at=0
   for mesh in "2 24 --pp 2" "1 24" "4 24 --pp 4" "4 12 --pp 2 --dp-shard 2" "3 24 --pp 3 --stages 1,2,1" "4 24 --pp 2 --tp 2" "2 12 --dp-shard 2" "8 6 --pp 2 --dp-replicate 2 --dp-shard 2 --zero 1"; do
@@ -150,10 +158,10 @@ stops() {
 # stops_in_step RANK N REGEX
 stops_in_step() { stops "$1" "$2" "$3 \\(step 1\\)" fp8-step u.h5 --batch-size 2 --grad-accumulation 4 --steps 1 --out stopped$1$2; }
 late='rank 0 to rank 1: input of micro-batch [1-4] from stage 0 to stage 1' # waited for by the stage that sends it
-stops_in_step 0 1 "rank 0 to rank 1: input of micro-batch 1 from stage 0 to stage 1"
+long && stops_in_step 0 1 "rank 0 to rank 1: input of micro-batch 1 from stage 0 to stage 1"
 stops_in_step 0 3 "(rank 0 to rank 1: input of micro-batch 3 from stage 0 to stage 1|rank 1 to rank 0: gradient of micro-batch [12] from stage 1 to stage 0)"
 stops_in_step 1 1 "($late|rank 1 to rank 0: gradient of micro-batch 1 from stage 1 to stage 0)"
-stops_in_step 1 3 "($late|rank 1 to rank 0: gradient of micro-batch 3 from stage 1 to stage 0)"
+long && stops_in_step 1 3 "($late|rank 1 to rank 0: gradient of micro-batch 3 from stage 1 to stage 0)"
 stops 0 2 "rank 0 to rank 1: input of micro-batch 2 from stage 0 to stage 1" fp8-eval u.h5 --batch-size 4
 
 # --- refusals

@@ -17,9 +17,10 @@ train() {
 # --- fp32: with shards, replicas, experts and adapters, the numbers of one rank; and the last checkpoint has them too
 watched="--data d.h5 --seq-length 16 --steps 3 --precision fp32 --eval-data d.h5 --eval-every 3 --eval-batches 1"
 mixed="--aux-loss 0.1 --z-loss 0.01"
-for way in "m: 4 2 --tp 2 --dp-replicate 2 --paranoid 1" "m: 4 2 --tp 2 --dp-shard 2 --zero 3 --async-save --save-every 1" "m: 8 2 --tp 4 --zero 1" \
-  "m:--lora-rank 4 --lora-dropout 0.25 2 1 --tp 2 --paranoid 1" "m:--lora-rank 4 --lora-dropout 0.25 8 4 --tp 2 --dp-replicate 2 --zero 2" \
-  "x:$mixed 2 1 --tp 2 --ep 2 --paranoid 1" "x:$mixed 4 2 --tp 2 --ep 4 --zero 1" "x:$mixed 8 4 --tp 2 --ep 2 --dp-replicate 2 --expert-rows 1 --paranoid 1"; do
+for way in "long: m: 4 2 --tp 2 --dp-replicate 2 --paranoid 1" "m: 4 2 --tp 2 --dp-shard 2 --zero 3 --async-save --save-every 1" "long: m: 8 2 --tp 4 --zero 1" \
+  "long: m:--lora-rank 4 --lora-dropout 0.25 2 1 --tp 2 --paranoid 1" "m:--lora-rank 4 --lora-dropout 0.25 8 4 --tp 2 --dp-replicate 2 --zero 2" \
+  "long: x:$mixed 2 1 --tp 2 --ep 2 --paranoid 1" "long: x:$mixed 4 2 --tp 2 --ep 4 --zero 1" "x:$mixed 8 4 --tp 2 --ep 2 --dp-replicate 2 --expert-rows 1 --paranoid 1"; do
+  chosen "$way" || continue
   task=${way%% [1-9] [1-9] --tp*} mesh=${way#"${way%% [1-9] [1-9] --tp*} "}
   model=${task%%:*} flags=${task#*:}
   if [ "$task" != "${before:-}" ]; then
@@ -70,8 +71,9 @@ cat >x.walk <<'END'
 8 2 --tp 4 --ep 4
 2 1 --tp 2 --ep 2
 END
-for way in "m --precision fp8 --recipe tensorwise --async-save" "m --precision fp8 --recipe delayed --amax-history 3 --fp8-lm-head" "m --precision bf16 --master bf16 --moments bf16" \
-  "m --precision fp8 --recipe mxfp8 --lora-rank 4 --lora-dropout 0.25" "x --precision fp32" "x --precision fp8 --recipe delayed --amax-history 3"; do
+for way in "long: m --precision fp8 --recipe tensorwise --async-save" "m --precision fp8 --recipe delayed --amax-history 3 --fp8-lm-head" "long: m --precision bf16 --master bf16 --moments bf16" \
+  "long: m --precision fp8 --recipe mxfp8 --lora-rank 4 --lora-dropout 0.25" "x --precision fp32" "long: x --precision fp8 --recipe delayed --amax-history 3"; do
+  chosen "$way" || continue
   rm -rf still still.log
   at=0
   while read -r ranks parts flags; do
@@ -89,9 +91,10 @@ same_files() {
   (for f in "$2"/*; do cmp "$f" "$3/${f##*/}" || exit 1; done && [ "$(find "$2" -type f | wc -l)" = "$4" ]) >out 2>err
   result $? "$1"
 }
-for way in "m 2 1 --tp 2 --precision fp8 --recipe tensorwise" "m 4 2 --tp 2 --precision fp8 --recipe delayed --amax-history 3" "m 4 2 --tp 2 --dp-replicate 2 --precision fp8 --recipe rowwise --master bf16 --moments bf16 --paranoid 1" \
-  "m 4 1 --tp 4 --precision fp8 --recipe rowwise --rowwise-single-copy" "m 2 1 --tp 2 --precision fp8 --recipe current --lora-rank 4 --lora-dropout 0.25" \
+for way in "long: m 2 1 --tp 2 --precision fp8 --recipe tensorwise" "long: m 4 2 --tp 2 --precision fp8 --recipe delayed --amax-history 3" "m 4 2 --tp 2 --dp-replicate 2 --precision fp8 --recipe rowwise --master bf16 --moments bf16 --paranoid 1" \
+  "long: m 4 1 --tp 4 --precision fp8 --recipe rowwise --rowwise-single-copy" "long: m 2 1 --tp 2 --precision fp8 --recipe current --lora-rank 4 --lora-dropout 0.25" \
   "x 4 2 --tp 2 --ep 2 --precision fp8 --recipe delayed --amax-history 3 --grad-accumulation 2"; do
+  chosen "$way" || continue
   rm -rf twice synchronous
   ranks=${way#* } ranks=${ranks%% *}
   # The flag is in a file, so that the command lines recorded in the checkpoints are equal.
@@ -112,7 +115,8 @@ done
 
 # --- SIGKILL to a rank during a save: no checkpoint is lost, and the run goes on, also on another mesh
 number=0
-for way in "4 0 --tp 2 --batch-size 4" "4 3 --tp 2 --batch-size 4 --async-save" "4 2 --tp 4 --batch-size 8 --async-save" "4 1 --tp 2 --dp-replicate 2 --batch-size 4"; do
+for way in "long: 4 0 --tp 2 --batch-size 4" "4 3 --tp 2 --batch-size 4 --async-save" "long: 4 2 --tp 4 --batch-size 8 --async-save" "4 1 --tp 2 --dp-replicate 2 --batch-size 4"; do
+  chosen "$way" || continue
   number=$((number + 1)) rest=${way#* }
   kill_rank "kill $number, $way" ${way%% *} ${rest%% *} unfinished m.h5 ${rest#* }
 done

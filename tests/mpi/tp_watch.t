@@ -45,6 +45,7 @@ step() {
 for recipe in rowwise tensorwise rowwise_with_gw_hp delayed "rowwise --rowwise-single-copy --fp8-lm-head"; do
   step 1 one --batch-size 8 --recipe $recipe
   for way in "2 --batch-size 8 --tp 2" "4 --batch-size 8 --tp 4"; do
+    case "$recipe $way" in tensorwise*2 | *hp*2 | "rowwise 4 "* | delayed*4 | *single*4) ;; *) long || continue ;; esac
     step ${way%% *} many ${way#* } --recipe $recipe
     is "$recipe, $way: the statistics are those of one rank" "$? $(differences one/tensors.jsonl many/tensors.jsonl)" "0 $(wc -l <one/tensors.jsonl)"
   done
@@ -59,6 +60,7 @@ inspect() { mpirun -n "$@" --data d.h5 --seq-length 32 --activations f32 --timeo
 for recipe in rowwise tensorwise delayed; do
   inspect 1 fp8-inspect m.h5 --recipe $recipe --batch-size 8 >one
   for way in "2 8 --tp 2" "4 4 --tp 2" "4 4 --tp 2 --dp-replicate 2"; do
+    case "$recipe $way" in "rowwise 2 "* | "tensorwise 4 4 --tp 2" | delayed*replicate*) ;; *) long || continue ;; esac
     rest=${way#* }
     inspect ${way%% *} fp8-inspect m.h5 --recipe $recipe --batch-size $rest >many
     is "fp8-inspect, $recipe on $way: the figures are those of one rank" "$? $(differences one many)" "0 $(grep -c -E '"type":"(operand|gemm)"' one)"
@@ -68,7 +70,8 @@ done
 # The heads of w.h5 end where blocks of 128 do; its MLP has five blocks, and the last one is smaller. Another code of one element moves the figures of its block
 # by up to a hundredth.
 fp8-init tiny --set hidden_size=64 --set num_attention_heads=4 --set num_key_value_heads=2 --set head_dim=128 --set intermediate_size=576 -o w.h5 -q >out 2>err
-for way in "m rowwise 2 8" "m tensorwise 4 4" "w blockwise 4 4"; do
+for way in "long: m rowwise 2 8" "m tensorwise 4 4" "w blockwise 4 4"; do
+  chosen "$way" || continue
   set -- $way
   inspect 1 fp8-inspect $1.h5 --recipe $2 --batch-size 8 --blocks >one
   inspect $3 fp8-inspect $1.h5 --recipe $2 --batch-size $4 --blocks --tp 2 >many
@@ -94,7 +97,8 @@ for a, b in zip(one, other):
             print(k, where, a[k], b.get(k))
 ' "$1" "$2" | head -n 3
 }
-for way in "tensorwise 4 8 --tp 4" "rowwise 4 4 --tp 2 --dp-replicate 2"; do
+for way in "tensorwise 4 8 --tp 4" "long: rowwise 4 4 --tp 2 --dp-replicate 2"; do
+  chosen "$way" || continue
   recipe=${way%% *} rest=${way#* }
   mesh=${rest#* }
   inspect 1 fp8-inspect m.h5 --recipe $recipe --batch-size 8 --sensitivity --recommend 1 --layers 'model.layers.1.*' -o one.json -f >one
@@ -116,9 +120,9 @@ watched() {
 texts() { grep '"type":"sample"' "$1" | sed 's/,"seconds".*//'; }
 for precision in "fp32" "fp8 --activations f32 --recipe rowwise --fp8-lm-head"; do
   watched 1 one --batch-size 8 --precision $precision
-  watched 2 two --batch-size 8 --tp 2 --precision $precision
   watched 4 four --batch-size 4 --tp 2 --precision $precision
-  for many in two four; do
+  for many in four two; do
+    [ $many = four ] || { long && watched 2 two --batch-size 8 --tp 2 --precision $precision; } || continue
     is "$precision, $many ranks: the text is that of one rank" "$(texts $many.log)" "$(texts one.log)"
     is "$precision, $many ranks: there is a profile" "$(find $many -name 'profile-*.json' | wc -l) $(grep -c 'where the time goes' $many.err)" "1 1"
   done

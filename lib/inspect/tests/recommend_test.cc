@@ -13,6 +13,7 @@
 #include "fp8/model/output.h"
 #include "fp8/model/presets.h"
 #include "fp8_test.h"
+#include "long.h"
 
 namespace fp8::inspect {
 namespace {
@@ -120,6 +121,7 @@ TEST(Recommendation, NamesTheLinearOfASmallModelThatIsHurtAndNoOther) {
 }
 
 TEST(Recommendation, NamesTheLinearOfPresetTinyThatIsHurtAndNoOther) {
+  FP8_LONG_TEST();
   const Right right = right_answers(hf::parse_config(model::read_model_config("tiny"), "tiny"), kSeedsOfTiny, true);
   EXPECT_GE(right.initial, kSeedsOfTiny - kOthers);
   EXPECT_GE(right.trained, kSeedsOfTiny - kOthers);

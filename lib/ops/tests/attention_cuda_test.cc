@@ -7,6 +7,7 @@
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "grids.h"
+#include "long.h"
 #include "shim_device.h"
 
 namespace fp8::ops {
@@ -28,7 +29,7 @@ struct ShimAttention : ShimMemory {
 
 TEST(AttentionCuda, ForwardAndBackwardEqualTheHosts) {
   ShimAttention device;
-  cases::attention(device);
+  cases::attention(device, test::long_run(static_cast<int>(std::size(cases::kAttentionSizes))));
 }
 
 TEST(AttentionCuda, DocumentsOfOneTileAreSeparate) {  // NaN in one document does not affect others

@@ -6,6 +6,7 @@
 #include "elementwise_cases.h"
 #include "embedding.cuh"
 #include "far_rows.h"
+#include "long.h"
 #include "rope.cuh"
 #include "shim_device.h"
 #include "vocabulary.cuh"
@@ -228,6 +229,7 @@ TEST(ElementwiseCuda, EmbeddingEqualsTheHosts) {
   cases::embedding(device);
 }
 TEST(ElementwiseCuda, ManyTokensAreAddedInOrder) {
+  FP8_LONG_TEST();
   ShimElementwise device;
   cases::embedding_of_many(device, 1024 * 16 + 700, 2);  // two ranges of keys
 }

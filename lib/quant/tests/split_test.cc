@@ -11,6 +11,7 @@
 #include "codes.h"
 #include "fold.cuh"
 #include "fp8_ranks.h"
+#include "long.h"
 
 namespace fp8::quant {
 namespace {
@@ -146,6 +147,11 @@ void check(const Shared& shared, const Cast& cast, ContractionAxis contract, Cas
 
 class SplitCast : public ::testing::TestWithParam<std::tuple<DType, Layout>> {
  public:
+  // Each layout with one type, unless long cases run too.
+  void SetUp() override {
+    const auto& [type, layout] = GetParam();
+    if ((type == DType::f32) != (layout == Layout::strided_rows)) FP8_LONG_TEST();
+  }
   // Calls f(cast, contract, axis) for every cast of the recipes.
   template <class F>
   static void for_each_cast(F&& f) {
@@ -236,6 +242,7 @@ TEST_P(SplitCast, IsIndependentOfThreads) {
 TEST_P(SplitCast, DryRunAllocatesTheSameMemory) {
   const Matrix x = matrix(141, 150);
   for_each_cast([&](const RecipeCast& c, ContractionAxis contract, int axis) {
+    if (contract != ContractionAxis::last) return;  // each run casts for both
     const Shared shared{x, axis, {0, 50, axis == 0 ? 141 : 150}};
     std::size_t dry = 0;
     const Parts parts(shared, {.power_of_2 = true, .fold = true, .rule = c.rule}, true,
@@ -247,7 +254,6 @@ TEST_P(SplitCast, DryRunAllocatesTheSameMemory) {
                         return quantize_both(ctx, shared.part(rank), {c.cast, c.cast}, options);
                       });
     EXPECT_EQ(parts.hosts.back()->context.arena->peak(), dry);
-    static_cast<void>(contract);
   });
 }
 

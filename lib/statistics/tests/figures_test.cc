@@ -159,14 +159,16 @@ TEST_F(Casts, ABlockHasAScale) {
                         Case{Granularity::block1x32, ContractionAxis::last, 1, 32},
                         Case{Granularity::block1x32, ContractionAxis::first, 32, 1}}) {
     const quant::Quantized q = cast(x, DType::e4m3, c.granularity, c.contract);
-    std::map<std::pair<std::int64_t, std::int64_t>, float> amaxes;  // of the blocks so far, by their first element
+    std::map<std::pair<std::int64_t, std::int64_t>, float> scales;  // of the blocks so far, by their first element
     const auto scale_of = [&](std::int64_t r, std::int64_t col) {
       const std::int64_t r0 = r / c.rows * c.rows, c0 = col / c.cols * c.cols;
-      const auto [at, first] = amaxes.try_emplace({r0, c0}, 0.0f);
-      if (first) at->second = amax(r0, r0 + c.rows, c0, c0 + c.cols);
-      const float most = at->second;
-      if (c.granularity != Granularity::block1x32) return 448.0f / most;
-      return static_cast<float>(std::exp2(-std::ceil(std::log2(static_cast<double>(most) / 448))));
+      const auto [at, first] = scales.try_emplace({r0, c0}, 0.0f);
+      if (!first) return at->second;
+      const float most = amax(r0, r0 + c.rows, c0, c0 + c.cols);
+      at->second = c.granularity == Granularity::block1x32
+                       ? static_cast<float>(std::exp2(-std::ceil(std::log2(static_cast<double>(most) / 448))))
+                       : 448.0f / most;
+      return at->second;
     };
     expect_equal(measure(x, scales_of(ctx_, q), DType::e4m3), plain(x_, kCols, DType::e4m3, scale_of));
   }
