@@ -451,7 +451,7 @@ void warn_of_split_adapters(const OpenModel& model, ExportReport& report) {
     return std::ranges::any_of(experts, [&](const auto& layer) { return layer.second[kind] > 0; });
   };
   if (any(0) && !any(1))
-    report.warnings.emplace_back("adapters are on gate and up of experts, on down of none: PEFT drops them silently");
+    report.warnings.emplace_back("adapters of experts are on gate or up and on no down: PEFT drops them silently");
   if (!dense.empty())
     report.warnings.push_back(text_of(dense, false) + ": PEFT takes " + (dense.size() == 1 ? "it" : "them") +
                               " for adapters of experts, and loads none of a layer without experts");

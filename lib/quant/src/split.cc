@@ -115,10 +115,13 @@ void require_split(const Context& ctx, const Cast& cast, ContractionAxis contrac
   const Split& split = options.split;
   if (split.ranks == nullptr || block.along == 0) return;
   const bool powers = options.power_of_2 || cast.granularity == Granularity::block1x32;
-  if (covers_ranks(cast, contract, split) && (on_device(ctx) || !options.fold || !powers))
+  const std::string missing = on_device(ctx)  ? "casts on the host"
+                              : !options.fold ? "sums in f32 (--accumulate f32)"
+                              : !powers       ? "scales that are powers of two (--power-of-2-scales)"
+                                              : "";
+  if (covers_ranks(cast, contract, split) && !missing.empty())
     throw Error("blocks of " + std::to_string(block.along) +
-                " elements are on several ranks of tensor parallelism, which needs casts on the host, sums in f32 and "
-                "scales that are powers of two");
+                " elements are on several ranks of tensor parallelism (--tp), which needs " + missing);
   const std::int64_t divides = contracts_split(contract, split) ? block.along : block.across;
   if (!split.straddles && split.begin % divides != 0)
     throw Error("quantize: element " + std::to_string(split.begin) + " of the whole is inside of a block of " +

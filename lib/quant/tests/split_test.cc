@@ -383,20 +383,20 @@ TEST(SplitCasts, Refusals) {
     of_part.split = {&ranks, 1, 50, 150, straddles};
     return error_of([&] { quantize_both(host.context, v, {cast, {}}, of_part); });
   };
-  const auto straddling = [](int block) {
+  const auto straddling = [](int block, const std::string& missing) {
     return "blocks of " + std::to_string(block) +
-           " elements are on several ranks of tensor parallelism, which needs casts on the host, sums in f32 and "
-           "scales "
-           "that are powers of two";
+           " elements are on several ranks of tensor parallelism (--tp), which needs " + missing;
   };
+  const std::string host = "casts on the host", sums = "sums in f32 (--accumulate f32)",
+                    powers = "scales that are powers of two (--power-of-2-scales)";
   const CastOptions folded{.power_of_2 = true, .fold = true};
   EXPECT_EQ(refusal(kSquare, folded, true), "no error");
-  EXPECT_EQ(refusal(kBlock128, {.power_of_2 = true}, true), straddling(128));
-  EXPECT_EQ(refusal(kBlock128, {.fold = true}, true), straddling(128));
+  EXPECT_EQ(refusal(kBlock128, {.power_of_2 = true}, true), straddling(128, sums));
+  EXPECT_EQ(refusal(kBlock128, {.fold = true}, true), straddling(128, powers));
   EXPECT_EQ(refusal(kBlock32, {.fold = true}, true), "no error");
-  EXPECT_EQ(refusal(kBlock32, {}, true), straddling(32));
+  EXPECT_EQ(refusal(kBlock32, {}, true), straddling(32, sums));
   for (const Cast& cast : {kSquare, kBlock128, kBlock32})
-    EXPECT_EQ(refusal(cast, folded, true, device::DeviceType::cuda), straddling(cast == kBlock32 ? 32 : 128));
+    EXPECT_EQ(refusal(cast, folded, true, device::DeviceType::cuda), straddling(cast == kBlock32 ? 32 : 128, host));
   EXPECT_EQ(refusal(kBlock32, folded, false), "quantize: element 50 of the whole is inside of a block of 32");
 }
 
