@@ -51,6 +51,17 @@ for rank in 1 6; do
   says "a damaged file of rank $rank is named" "^fp8-info: damaged/rank-0000$rank-of-00008.h5: " fp8-info --verify damaged
 done
 
+# --- the memory plan is that of the rank that needs the most: units of 16 of 48 columns, of which rank 1 has two
+fp8-init tiny --set intermediate_size=48 -o w.h5 -q >out
+of() { grep -o "\"$1\":{[^}]*}" $3 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
+few="--data d.h5 --seq-length 16 --steps 1 --precision fp32"
+train w 1 24 $few --out plan.one >one
+train w 2 24 $few --tp 2 --out plan.two >two
+is "of two uneven ranks the plan has at least half of all master weights" "$((2 * $(of memory_plan 'master weights' two) >= $(of memory_plan 'master weights' one)))" 1
+is "and the same rank used what is planned" "$(of memory_used total two)" "$(($(of memory_plan total two) - $(of memory_plan program two)))"
+train w 4 24 $few --tp 2 --pp 2 --lora-rank 1 --out plan.four >four
+is "the plan of several stages is that of the largest" "$(of memory_plan total four)" "$(grep -o '"memory":[0-9]*' four | cut -d: -f2 | sort -n | tail -n 1)"
+
 # --- the bytes of a checkpoint stay when a run moves from mesh to mesh: a line has ranks, data-parallel parts and flags
 cat >m.walk <<'END'
 2 1 --tp 2

@@ -23,6 +23,7 @@
 #include "fp8/train/gradients.h"
 #include "fp8/train/observe.h"
 #include "fp8/train/records.h"
+#include "job_memory.h"
 #include "profile.h"
 #include "run_setup.h"
 #include "stages.h"
@@ -41,8 +42,9 @@ struct RunContext {
   state::Journal& journal;
   const LockedFolder& held;  // the folder of the run, on rank 0
   const RunInputs& inputs;
-  statistics::Collector* collector;  // collector of the steps with records in tensors.jsonl, or null
-  shard::MemoryPlan plan;
+  statistics::Collector* collector;                // collector of the steps with records in tensors.jsonl, or null
+  shard::MemoryPlan plan;                          // plan of this rank
+  JobMemory memory;                                // need of the rank that needs the most
   json::Value provenance;                          // provenance for checkpoints, as the next two members
   std::optional<std::string> tokenizer;            // text of tokenizer.json
   std::map<std::string, std::string> huggingface;  // see ckpt::Checkpoint::huggingface()
@@ -117,6 +119,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           inputs,
           collector,
           plan_of(s, s.model_spec, device),
+          {},
           s.resuming && !s.changes_computation()
               ? start.provenance()
               : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
@@ -383,26 +386,23 @@ std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, cons
   return note_of_attention(s, device, workspace(plan), workspace(plan_of(s, atomic, device)));
 }
 
-// The plan, and what the user should know before the run. `memory`: memory_of_stages().
-void announce_plan(const RunSetup& s, const shard::MemoryPlan& plan, std::span<const std::int64_t> memory,
-                   const state::Journal& journal) {
-  journal.note(plan_text(s, plan));
-  if (const std::string stages = note_of_stages(s.model_spec.store.stages, memory); !stages.empty())
+// The plan, and what the user should know before the run.
+void announce_plan(const RunSetup& s, const JobMemory& memory, const state::Journal& journal) {
+  journal.note(plan_text(s, memory.plan));
+  if (const std::string stages = note_of_stages(s.model_spec.store.stages, memory.stages); !stages.empty())
     journal.note(stages);
   if (s.resuming) journal.note("resuming from " + s.source);
   for (const std::string& note : s.notes)
     if (!note.empty()) journal.note(note);
 }
 
-// Collective.
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
-  const std::vector<std::int64_t> memory = memory_of_stages(run.device.mesh(), run.plan);
-  announce_plan(s, run.plan, memory, run.journal);
+  announce_plan(s, run.memory, run.journal);
   json::Value record =
-      run_record(s.config, s.model_spec.config, s.model_spec.table, run.plan, run.device,
+      run_record(s.config, s.model_spec.config, s.model_spec.table, run.memory.plan, run.device,
                  mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);
-  add_stages(s.model_spec.store.stages, memory, record);
+  add_stages(s.model_spec.store.stages, run.memory.stages, record);
   if (s.model_spec.config.experts)
     record.as_object().set("experts", std::ranges::count_if(s.table, [](const model::Parameter& p) {
                              return p.slot == model::Slot::experts_down && p.role == model::ParameterRole::linear;
@@ -416,21 +416,22 @@ void announce(const RunContext& run) {
   run.journal.emit(record);
 }
 
-json::Value end_record(const RunState& state, const std::string& reason) {
+// Collective.
+json::Value end_record(const RunState& state, const RunContext& run, const std::string& reason) {
   return json::object({{"type", "end"},
                        {"step", state.position.step},
                        {"tokens", state.position.tokens},
                        {"reason", reason},
-                       {"memory_used", memory_used(state.model)}});
+                       {"memory_used", memory_used_on(run.host_comm, run.memory.rank, state.model)}});
 }
 
-// The last record of a run that fails.
+// The last record of a run that fails. Collective.
 void end_with_error(RunState& state, const RunContext& run, const comm::AgreedError& e) {
   try {
     state::finish_save(state.saves);
   } catch (const comm::AgreedError&) {  // the first error is reported
   }
-  json::Value record = end_record(state, e.code() == Exit::diverged ? "diverged" : "failed");
+  json::Value record = end_record(state, run, e.code() == Exit::diverged ? "diverged" : "failed");
   record.as_object().set("status", static_cast<std::int64_t>(e.code()));
   record.as_object().set("message", e.what());
   run.journal.emit(record);
@@ -467,7 +468,7 @@ Exit end_run(RunState& state, const RunContext& run) {
   if (state.position.updates == run.setup.position.updates)
     run.journal.warn(step, "no step since step " + std::to_string(run.setup.position.step) +
                                " changed the weights: every one was skipped or had no targets");
-  run.journal.emit(end_record(state, reason));
+  run.journal.emit(end_record(state, run, reason));
   run.journal.note(summary_of(state, run));
   run.journal.close();
   std::int64_t failed = run.journal.failed() ? 1 : 0;
@@ -514,9 +515,9 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
                         std::to_string(setup.last_step) + ", nothing to do");
   shard::MemoryPlan plan;
   comm::agree(host_comm, [&] { plan = plan_of(setup, setup.model_spec, device); });
-  const std::vector<std::int64_t> memory = memory_of_stages(device.mesh(), plan);
+  const JobMemory memory = memory_of_job(device.mesh(), plan);
   comm::agree(host_comm, [&] {
-    announce_plan(setup, plan, memory, journal);
+    announce_plan(setup, memory, journal);
     if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
   });
 }
@@ -564,6 +565,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
       allocate_state(*context, state);
       if (collector) collector->pause();
     });
+    context->memory = memory_of_job(*mesh, context->plan);
     if (const auto damage = load_model(state->model, host_comm, checkpoints->start(), setup.config.precision,
                                        setup.resuming, settings::initial_adapters(setup.adapter, setup.config.seed))) {
       checkpoints->refuse(*damage);

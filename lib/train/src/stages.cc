@@ -1,20 +1,12 @@
-// Memory and bubble of the stages in notes and records.
+// Memory, times and bubble of the stages in notes and records.
 #include "stages.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 
 #include "fp8/base/text.h"
 
 namespace fp8::train {
-
-std::vector<std::int64_t> memory_of_stages(const comm::Mesh& mesh, const shard::MemoryPlan& plan) {
-  std::vector<std::int64_t> most(static_cast<std::size_t>(mesh.shape().pp), 0);
-  most[static_cast<std::size_t>(mesh.stages().rank())] = static_cast<std::int64_t>(plan.total());
-  mesh.all().all_reduce(std::span<std::int64_t>(most), comm::Reduce::max);
-  return most;
-}
 
 std::string note_of_stages(std::span<const int> layers, std::span<const std::int64_t> memory) {
   if (layers.size() == 1) return "";

@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "fp8/comm/mesh.h"
-#include "fp8/shard/sharded_model.h"
 #include "fp8/train/step.h"
 #include "profile.h"
 
 namespace fp8::train {
-
-// The planned bytes of a rank of each stage, the most of its ranks. Collective.
-std::vector<std::int64_t> memory_of_stages(const comm::Mesh& mesh, const shard::MemoryPlan& plan);
 
 // "stages: 9, 8, 8, 7 layers, 1.2 GiB, ... on each rank"; empty with one stage.
 std::string note_of_stages(std::span<const int> layers, std::span<const std::int64_t> memory);
