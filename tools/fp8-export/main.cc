@@ -64,11 +64,10 @@ void print_table(cli::Output& out, const std::string& output, const convert::Exp
   std::vector<std::vector<std::string>> rows = {{"tensors", "format", "origin"}};
   for (const auto& [kind, count] : counts) rows.push_back({std::to_string(count), kind.first, kind.second});
   out.text(cli::table(rows));
-  const auto weights = static_cast<std::size_t>(std::count_if(
-      report.files.begin(), report.files.end(), [](const std::string& f) { return f.ends_with(".safetensors"); }));
-  out.line(terminal_safe(output) + ": " + human_bytes(report.bytes) + " of weights in " + std::to_string(weights) +
-           (weights == 1 ? " file" : " files") + " from " + terminal_safe(report.source) +
-           (dry_run ? " would be written" : ""));
+  const auto weights = std::count_if(report.files.begin(), report.files.end(),
+                                     [](const std::string& f) { return f.ends_with(".safetensors"); });
+  out.line(terminal_safe(output) + ": " + human_bytes(report.bytes) + " of weights in " + counted(weights, "file") +
+           " from " + terminal_safe(report.source) + (dry_run ? " would be written" : ""));
 }
 
 json::Value record_of(const std::string& output, const cli::Arguments& arguments, const convert::ExportReport& report) {

@@ -18,8 +18,6 @@ namespace {
 
 using TableRows = std::vector<std::vector<std::string>>;
 
-std::string count_text(std::int64_t n, const char* one) { return std::to_string(n) + " " + one + (n == 1 ? "" : "s"); }
-
 std::string shape_text(const json::Value& shape) {
   std::string out;
   for (const json::Value& extent : shape.as_array()) {
@@ -34,23 +32,23 @@ std::string experts_text(const hf::ModelConfig& c) {
   if (!c.experts) return "";
   std::int64_t sparse = 0;
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) sparse += c.is_sparse(i) ? 1 : 0;
-  return "; " + std::to_string(c.experts->per_token) + " of " + count_text(c.experts->count, "expert") + " of width " +
+  return "; " + std::to_string(c.experts->per_token) + " of " + counted(c.experts->count, "expert") + " of width " +
          std::to_string(c.experts->intermediate_size) + " in " +
          (sparse == c.num_hidden_layers ? "every layer"
-                                        : std::to_string(sparse) + " of " + count_text(c.num_hidden_layers, "layer"));
+                                        : std::to_string(sparse) + " of " + counted(c.num_hidden_layers, "layer"));
 }
 
 // One line about the model.
 std::string model_text(const json::Value& value) {
   try {
     const hf::ModelConfig c = hf::parse_config(value, "/config");
-    return std::string(hf::name_of(c.family)) + ": " + count_text(c.num_hidden_layers, "layer") + ", width " +
-           std::to_string(c.hidden_size) + ", " + count_text(c.num_attention_heads, "head") + " of " +
+    return std::string(hf::name_of(c.family)) + ": " + counted(c.num_hidden_layers, "layer") + ", width " +
+           std::to_string(c.hidden_size) + ", " + counted(c.num_attention_heads, "head") + " of " +
            std::to_string(c.head_dim) + " (" + std::to_string(c.num_key_value_heads) + " key/value), feed-forward " +
            std::to_string(c.intermediate_size) + ", vocabulary " + std::to_string(c.vocab_size) +
            (c.tie_word_embeddings ? ", tied" : "") + experts_text(c) +
            (c.lora ? "; adapters (LoRA) of rank " + std::to_string(c.lora->rank) + " on " +
-                         count_text(static_cast<std::int64_t>(c.lora->targets.size()), "linear")
+                         counted(c.lora->targets.size(), "linear")
                    : "");
   } catch (const Error& e) {
     return e.what();
@@ -70,7 +68,7 @@ std::string precisions_text(const json::Array& tensors) {
     ++weights;
     fp8 += text_of(t.as_object(), "precision") == "fp8" ? 1 : 0;
   }
-  return std::to_string(fp8) + " of " + count_text(weights, "weight") + " eligible";
+  return std::to_string(fp8) + " of " + counted(weights, "weight") + " eligible";
 }
 
 std::string train_text(const json::Value& train) {
@@ -96,13 +94,13 @@ std::string parameters_text(const json::Object& r) {
 TableRows summary(const json::Object& r) {
   const json::Array& tensors = r.at("tensors").as_array();
   const auto bytes = r.at("bytes").as_uint();
-  TableRows rows = {{"path", r.at("path").as_string()},
-                    {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) +
-                                 ", " + count_text(r.at("files").as_int(), "file")},
-                    {"model", model_text(r.at("config"))},
-                    {"parameters", parameters_text(r) + ", " + human_bytes(bytes) + " in " +
-                                       count_text(static_cast<std::int64_t>(tensors.size()), "tensor")},
-                    {"fp8", precisions_text(tensors)}};
+  TableRows rows = {
+      {"path", r.at("path").as_string()},
+      {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) + ", " +
+                   counted(r.at("files").as_int(), "file")},
+      {"model", model_text(r.at("config"))},
+      {"parameters", parameters_text(r) + ", " + human_bytes(bytes) + " in " + counted(tensors.size(), "tensor")},
+      {"fp8", precisions_text(tensors)}};
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
   const json::Value& id = r.at("tokenizer_id");
   rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"
@@ -148,9 +146,9 @@ std::string moments_text(const json::Array& tensors, std::string_view section) {
     if (format.empty()) format = dtype;
     if (format != dtype) format = "several formats";
   }
-  return n == 0 ? ""
-                : std::string(section.substr(0, section.size() - 1)) + ": " + count_text(n, "tensor") + ", " + format +
-                      "\n";
+  return n == 0
+             ? ""
+             : std::string(section.substr(0, section.size() - 1)) + ": " + counted(n, "tensor") + ", " + format + "\n";
 }
 
 bool is_moment(const std::string& name) { return name.starts_with(ckpt::kMomentM) || name.starts_with(ckpt::kMomentV); }
@@ -250,7 +248,7 @@ std::string fit_text(const std::string& a, const std::string& b, const convert::
     outside += t.within(bound) ? 0U : 1U;
     rows.push_back({terminal_safe(t.name), number(t.relative_l2), number(t.cosine), number(t.factor), t.note});
   }
-  const std::string all = count_text(static_cast<std::int64_t>(fit.tensors.size()), "tensor");
+  const std::string all = counted(fit.tensors.size(), "tensor");
   std::string last = a + " and " + b + ": ";
   last += outside > 0 ? std::to_string(outside) + " of " + all + " not within " : all + " within ";
   last += format_short(bound, 6);
@@ -273,8 +271,8 @@ json::Value tokens_record(const std::string& path, const data::TokenInfo& info) 
 }
 
 std::string tokens_text(const std::string& path, const data::TokenInfo& info) {
-  return terminal_safe(path) + ": a token file, not a checkpoint: " + count_text(info.tokens, "token") + ", " +
-         count_text(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size) +
+  return terminal_safe(path) + ": a token file, not a checkpoint: " + counted(info.tokens, "token") + ", " +
+         counted(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size) +
          (info.mask ? ", with a mask" : "") +
          (info.sequence_length ? ", packed into sequences of " + std::to_string(*info.sequence_length) : "") + "\n";
 }

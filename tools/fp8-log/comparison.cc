@@ -132,13 +132,9 @@ bool evaluated(const PairedComparison& c) {
   return std::ranges::any_of(c.pairs, [](const Comparison& p) { return p.eval_gap.has_value(); });
 }
 
-std::string plural(std::size_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string matched_text(const PairedComparison& c) {
   const auto text = [](const Comparison& p) {
-    return plural(p.points, "point") + ", " + human_count(static_cast<std::uint64_t>(p.first_tokens)) + " to " +
+    return counted(p.points, "point") + ", " + human_count(static_cast<std::uint64_t>(p.first_tokens)) + " to " +
            human_count(static_cast<std::uint64_t>(p.last_tokens)) + " tokens";
   };
   const std::string all = common(c, text);
@@ -185,7 +181,7 @@ std::string noise_text(const PairedComparison& c) {
   const std::string steps = c.step_noise ? "step noise: \u00b1 " + nats(*c.step_noise) +
                                                " nats (standard error over the steps within the runs)\n"
                                          : "step noise: unknown (one point)\n";
-  return steps + "noise between runs: unknown from " + plural(c.pairs.size(), "pair") + " of runs; " +
+  return steps + "noise between runs: unknown from " + counted(c.pairs.size(), "pair") + " of runs; " +
          std::to_string(log::kEnoughPairs) + " or more give an interval\n";
 }
 
@@ -205,11 +201,11 @@ std::string gap_and_interval(const PairedComparison& c, const std::optional<doub
                              const std::optional<double>& interval) {
   if (!interval) return signed_nats(*gap) + " nats";
   return signed_nats(*gap) + " \u00b1 " + nats(*interval) + " nats (95 % interval over " +
-         plural(c.pairs.size(), "pair") + ")";
+         counted(c.pairs.size(), "pair") + ")";
 }
 
 std::string more_text(const std::optional<std::size_t>& more) {
-  return more ? "about " + plural(*more, "more pair") + " would"
+  return more ? "about " + counted(*more, "more pair") + " would"
               : "more than " + std::to_string(log::kMostPairs) + " pairs would be needed";
 }
 

@@ -20,10 +20,6 @@
 namespace fp8::report {
 namespace {
 
-std::string counted(std::size_t n, const std::string& what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string loss_text(double loss) { return format_short(loss, 5); }
 
 // Parts of the status line, most important first.
@@ -45,7 +41,7 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
   if (p.seconds_left && !run.finished) all.push_back(human_seconds(*p.seconds_left) + " left");
   if (!run.restarts.empty()) all.push_back(counted(run.restarts.size(), "restart"));
   if (p.checkpoint) all.push_back("saved at " + std::to_string(*p.checkpoint));
-  if (run.warnings > 0) all.push_back(counted(static_cast<std::size_t>(run.warnings), "warning"));
+  if (run.warnings > 0) all.push_back(counted(run.warnings, "warning"));
   if (run.finished) all.push_back(run.reason.empty() ? "ended" : "ended: " + terminal_safe(run.reason));
   if (!run.finished && silent > kLongSilence) all.push_back("no record for " + human_seconds(silent));
   return all;

@@ -12,6 +12,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/program.h"
 #include "fp8/base/signals.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
 #include "fp8/launch/phases.h"
@@ -173,12 +174,11 @@ int sweep(const cli::Arguments& arguments) {
   const std::size_t ended = count(before, RunState::finished) + count(before, RunState::diverged);
   display::Display display(kTool, job.runs.size(), ended, arguments.flag("quiet"));
   if (ended < before.size()) display.note(job.folder + ": " + summary_of(before));
-  const std::vector<RunStatus> runs =
-      launch::run_sweep(job, {[&](const RunStatus& status, launch::RunEvent event) { display.update(status, event); },
-                              [&](int signal, std::size_t running) {
-                                display.note(signal_name(signal) + ": asking " + std::to_string(running) +
-                                             (running == 1 ? " job" : " jobs") + " to save and stop");
-                              }});
+  const std::vector<RunStatus> runs = launch::run_sweep(
+      job, {[&](const RunStatus& status, launch::RunEvent event) { display.update(status, event); },
+            [&](int signal, std::size_t running) {
+              display.note(signal_name(signal) + ": asking " + counted(running, "job") + " to save and stop");
+            }});
   const Exit status = launch::sweep_exit(runs);
   display.note(job.folder + ": " + summary_of(runs) +
                (status == Exit::again ? "; the same command continues the sweep" : ""));

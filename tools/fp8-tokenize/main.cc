@@ -38,9 +38,8 @@ json::Value record(const std::string& path, const data::TokenInfo& info, bool dr
 
 // The report as one line of text.
 std::string sentence(const std::string& path, const data::TokenInfo& info, bool dry_run) {
-  return terminal_safe(path) + (dry_run ? ": would hold " : ": ") + std::to_string(info.tokens) +
-         (info.tokens == 1 ? " token" : " tokens") + " in " + std::to_string(info.documents) +
-         (info.documents == 1 ? " document" : " documents") + ", vocabulary " + std::to_string(info.vocab_size);
+  return terminal_safe(path) + (dry_run ? ": would hold " : ": ") + counted(info.tokens, "token") + " in " +
+         counted(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size);
 }
 
 // --encode and --decode: records from the inputs to standard output.

@@ -146,6 +146,10 @@ std::string human_count(std::uint64_t count) {
   return human(count, 1000, "", kUnits);
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string human_seconds(double seconds) {
   constexpr double kMost = 1e9;
   if (seconds < 10) return format_short(seconds, 2) + " s";

@@ -98,6 +98,8 @@ TEST(FormatDouble, ReadsBackToTheSameBits) {
 }
 
 TEST(Human, ThreeDigits) {
+  EXPECT_EQ(counted(0, "layer") + ", " + counted(1, "layer") + ", " + counted(2, "layer"),
+            "0 layers, 1 layer, 2 layers");
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");
   EXPECT_EQ(human_bytes(1024), "1 KiB");

@@ -28,10 +28,6 @@ std::vector<int> linears_of(const RecipeSetup& setup, const std::vector<model::P
   return linears;
 }
 
-std::string count_of(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // Measures linears and groups one after another, with progress.
 class Measurement {
  public:
@@ -151,9 +147,9 @@ class Measurement {
     if (config_.sensitivity)
       total += step * static_cast<double>(parts_with(kDgrad).size() + (with(kWgrad).empty() ? 0 : 1));
     activity_.expect(total);
-    all_.journal.note("sensitivity of " + (config_.sensitivity ? count_of(linears_.size(), "linear") : "") +
+    all_.journal.note("sensitivity of " + (config_.sensitivity ? counted(linears_.size(), "linear") : "") +
                       (config_.sensitivity && config_.recommend ? " and of " : "") +
-                      (config_.recommend ? count_of(groups_.size(), "group") : "") + " under " +
+                      (config_.recommend ? counted(groups_.size(), "group") : "") + " under " +
                       config_.precision.recipe_text() + ": about " + human_seconds(total));
   }
 

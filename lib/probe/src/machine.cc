@@ -46,10 +46,6 @@ std::optional<std::string> value_of(const std::string& line, const std::string& 
   return begin == std::string::npos ? std::string() : line.substr(begin);
 }
 
-std::string counted(std::size_t n, const std::string& one) {
-  return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
-}
-
 Check processor(const std::string& root) {
   std::ifstream in(root + "/proc/cpuinfo");
   std::string line, model, package;
@@ -94,12 +90,7 @@ Check threads_of(int threads) {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
-  Check c{kGroup,
-          "threads",
-          Verdict::pass,
-          counted(static_cast<std::size_t>(threads), "thread") + " on " +
-              counted(static_cast<std::size_t>(cores), "processor"),
-          {}};
+  Check c{kGroup, "threads", Verdict::pass, counted(threads, "thread") + " on " + counted(cores, "processor"), {}};
   if (threads <= cores) return c;
   c.verdict = Verdict::fail;
   c.hint = "set OMP_NUM_THREADS to " + std::to_string(cores) + " at most";

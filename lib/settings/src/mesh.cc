@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/model/pipeline.h"
 #include "fp8/model/split.h"
@@ -25,10 +26,6 @@ constexpr std::int64_t kFewestSampled = 16;  // rows of a pass that samples text
 // The dimensions in the order of messages.
 enum Axis : std::uint8_t { kReplicate, kShard, kTp, kPp, kEp, kAxes };
 constexpr std::array<const char*, kAxes> kNames{"dp-replicate", "dp-shard", "tp", "pp", "ep"};
-
-std::string count_of(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 std::string flag_text(Axis axis, std::int64_t value) {
   return cli::flag_name(kNames[axis]) + " " + std::to_string(value);
@@ -77,10 +74,10 @@ class Meshes {
     const std::vector<int>& stages = config_.stages;
     const std::int64_t sum = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
     if (std::ssize(stages) != pp)
-      return "these are " + count_of(std::ssize(stages), "stage") + ", and " + cli::flag_name("pp") + " is " +
+      return "these are " + counted(std::ssize(stages), "stage") + ", and " + cli::flag_name("pp") + " is " +
              std::to_string(pp);
     if (sum == limits_.layers) return "";
-    return "these are " + count_of(sum, "layer") + ", and " + limits_.model + " has " + std::to_string(limits_.layers);
+    return "these are " + counted(sum, "layer") + ", and " + limits_.model + " has " + std::to_string(limits_.layers);
   }
   const std::string& tensor_refusal(std::int64_t tp) {
     const auto [at, anew] = tensor_.try_emplace(tp);
@@ -184,8 +181,7 @@ class Check {
     check_model();
     const std::optional<std::int64_t> shards = flags_.shards(ranks_);
     if (!shards)
-      throw Error(product_text() + ": does not make " + count_of(ranks_, "rank") +
-                  first_of({ranks_fit(), mesh_fits()}));
+      throw Error(product_text() + ": does not make " + counted(ranks_, "rank") + first_of({ranks_fit(), mesh_fits()}));
     const std::int64_t copy = *shards * flags_[kTp];
     if (copy % flags_[kEp] != 0)
       throw Error(flag_text(kEp, flags_[kEp]) + ": does not divide " + std::to_string(copy) +
@@ -200,10 +196,10 @@ class Check {
     const std::string& model = limits_.model;
     const std::int64_t pp = flags_[kPp], tp = flags_[kTp], ep = flags_[kEp];
     if (ep > 1 && ep > limits_.experts)
-      throw Error(flag_text(kEp, ep) + ": " + model + " has " + count_of(limits_.experts, "expert") +
+      throw Error(flag_text(kEp, ep) + ": " + model + " has " + counted(limits_.experts, "expert") +
                   ", and each part needs one" + suggestion(kEp));
     if (pp > limits_.layers)
-      throw Error(flag_text(kPp, pp) + ": " + model + " has " + count_of(limits_.layers, "layer") +
+      throw Error(flag_text(kPp, pp) + ": " + model + " has " + counted(limits_.layers, "layer") +
                   ", and each stage needs one" + suggestion(kPp));
     if (flags_.stages)
       if (const std::string why = meshes_.stages_refusal(pp); !why.empty())
@@ -255,7 +251,7 @@ std::optional<std::pair<std::string, std::int64_t>> straddling(const std::vector
 
 std::string TensorDivision::refusal(std::int64_t tp) const {
   if (tp == 1) return "";
-  if (rows < tp) return "the smallest pass has " + count_of(rows, "token") + ", and each rank needs one";
+  if (rows < tp) return "the smallest pass has " + counted(rows, "token") + ", and each rank needs one";
   const quant::Recipe* const recipe = precision.recipe_or_null();
   std::vector<model::Parameter> local;
   try {

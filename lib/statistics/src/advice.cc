@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fp8/base/expert_name.h"
+#include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "fp8/statistics/records.h"
 #include "shown.h"
@@ -17,10 +18,6 @@ std::vector<const json::Object*> of_type(const std::vector<json::Value>& records
   for (const json::Value& v : records)
     if (v.as_object().get_string("type", kWhat) == type) found.push_back(&v.as_object());
   return found;
-}
-
-std::string count_of(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 // The names of linears, those of the experts of a layer as one, each with the number of linears.
@@ -68,7 +65,7 @@ void add_warning(const json::Object& o, const std::string& recipe, std::vector<s
 // The answer without a group that hurts.
 std::string nothing_hurts(const json::Object& o) {
   const double noise = number(o, "noise");
-  const std::string sequences = count_of(o.get_int_or("sequences", 0, kWhat), "sequence");
+  const std::string sequences = counted(o.get_int_or("sequences", 0, kWhat), "sequence");
   if (!(noise > 0)) return "no linear changes the loss of " + sequences;
   const double more = number(o, "more_would_show");
   return "no linear hurts beyond noise (\u00b1 " + shown(noise, 2) + " nats over " + sequences + "; " +
@@ -80,13 +77,13 @@ std::string nothing_hurts(const json::Object& o) {
 
 void add_names(const json::Array& names, std::vector<std::string>& lines) {
   for (const auto& [name, count] : kinds_of(names))
-    lines.push_back("  " + terminal_safe(name) + (count > 1 ? " (" + count_of(count, "linear") + ")" : ""));
+    lines.push_back("  " + terminal_safe(name) + (count > 1 ? " (" + counted(count, "linear") + ")" : ""));
 }
 
 void add_recommendation(const json::Object& o, std::vector<std::string>& lines) {
   const json::Array &skip = o.get_array("skip", kWhat), &other = o.get_array("in_other_recipe", kWhat);
   const std::int64_t hurting = o.get_int("hurting_groups", kWhat);
-  std::string answer = count_of(hurting, "group") + (hurting == 1 ? " hurts" : " hurt") + " beyond noise";
+  std::string answer = counted(hurting, "group") + (hurting == 1 ? " hurts" : " hurt") + " beyond noise";
   if (const double harm = number(o, "sum"); harm > 0)
     answer +=
         "; those that stay raise the loss by " + shown(harm, 3) + " nats, less than " + shown(number(o, "limit"), 3);

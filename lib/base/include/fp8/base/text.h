@@ -46,6 +46,9 @@ std::string human_bytes(std::uint64_t bytes);
 /// A count for display, in powers of 1000 with three significant digits: "999", "1.5 k", "124 M".
 std::string human_count(std::uint64_t count);
 
+/// A count and a noun whose plural has an s: "1 layer", "3 layers".
+std::string counted(std::int64_t count, std::string_view noun);
+
 /// A duration for display: "4.5 s", "45 s", "6 min 10 s", "3 h 12 min", "2 d 4 h".
 std::string human_seconds(double seconds);
 
