@@ -9,26 +9,13 @@
 namespace fp8::train {
 namespace {
 
-// The value of `rank`, on every rank. Collective.
-json::Value of_rank(comm::Communicator& all, int rank, const json::Value& mine) {
-  const std::vector<std::string> texts = all.all_gather(all.rank() == rank ? json::dump(mine) : "");
-  return json::parse(texts[static_cast<std::size_t>(rank)], "memory of rank " + std::to_string(rank));
+// The text of `rank`, on every rank. Collective.
+std::string of_rank(comm::Communicator& all, int rank, const std::string& mine) {
+  return all.all_gather(all.rank() == rank ? mine : "")[static_cast<std::size_t>(rank)];
 }
 
-// The plan with the bytes of a record. What the record lacks is that of `mine`, which is equal on all ranks.
-shard::MemoryPlan with_bytes_of(const json::Value& record, shard::MemoryPlan mine) {
-  const auto bytes = [](const json::Value& v) { return static_cast<std::size_t>(v.as_int()); };
-  mine.usage.clear();
-  for (const auto& [category, value] : record.as_object()) {
-    if (category == "matmul scratch")
-      mine.scratch = bytes(value);
-    else if (category == "program")
-      mine.program = bytes(value);
-    else if (category != "total")
-      mine.usage.push_back({category, bytes(value)});
-  }
-  mine.bytes = bytes(record.as_object().at("total")) - mine.scratch - mine.program;
-  return mine;
+json::Value of_rank(comm::Communicator& all, int rank, const json::Value& mine) {
+  return json::parse(of_rank(all, rank, json::dump(mine)), "memory of rank " + std::to_string(rank));
 }
 
 }  // namespace
@@ -43,11 +30,11 @@ JobMemory memory_of_job(const comm::Mesh& mesh, const shard::MemoryPlan& mine) {
   all.all_reduce(std::span<std::int64_t>(&not_before, 1), comm::Reduce::max);
   shard::MemoryPlan plan = mine;
   plan.program = static_cast<std::size_t>(program);
-  JobMemory job{
-      static_cast<int>(-not_before), {}, std::vector<std::int64_t>(static_cast<std::size_t>(mesh.shape().pp))};
+  const int rank = static_cast<int>(-not_before);
+  JobMemory job{rank, of_rank(all, rank, plan.to_json()), of_rank(all, rank, plan.to_text()),
+                std::vector<std::int64_t>(static_cast<std::size_t>(mesh.shape().pp))};
   job.stages[static_cast<std::size_t>(mesh.stages().rank())] = static_cast<std::int64_t>(plan.total());
   all.all_reduce(std::span<std::int64_t>(job.stages), comm::Reduce::max);
-  job.plan = with_bytes_of(of_rank(all, job.rank, plan.to_json()), mine);
   return job;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fp8/comm/mesh.h"
@@ -12,10 +13,11 @@ namespace fp8::train {
 
 // Ranks need different memory where units of tensors, experts or layers do not divide evenly, and their programs differ
 // by some pages. A rank's need is its arena and the scratch of its GEMMs; the program is the largest of all ranks, so
-// that `plan.total()` is the largest of `stages`.
+// that the total of `plan` is the largest of `stages`.
 struct JobMemory {
   int rank = 0;                      // rank that needs the most, the lowest of equals
-  shard::MemoryPlan plan;            // plan of that rank
+  json::Value plan;                  // MemoryPlan::to_json() of that rank
+  std::string table;                 // MemoryPlan::to_text() of that rank
   std::vector<std::int64_t> stages;  // bytes of the rank that needs the most in each stage
 };
 

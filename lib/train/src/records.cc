@@ -126,7 +126,7 @@ json::Value mesh_record(const comm::MeshShape& shape) {
 }
 
 json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
-                       const std::vector<model::Parameter>& table, const shard::MemoryPlan& plan,
+                       const std::vector<model::Parameter>& table, const json::Value& memory_plan,
                        const DeviceSetup& work, const json::Value& mesh, const json::Value& settings,
                        std::int64_t tokens_per_step, std::int64_t first_step) {
   json::Array linears;
@@ -159,7 +159,7 @@ json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig&
                        {"deterministic", deterministic(config.precision, work.type())},
                        {"device", work.name()},
                        {"cpu_isa", name_of(cpu_isa())},
-                       {"memory_plan", plan.to_json()},
+                       {"memory_plan", memory_plan},
                        {"linears", std::move(linears)}});
 }
 

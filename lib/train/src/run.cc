@@ -369,11 +369,11 @@ void train_steps(RunState& state, const RunContext& run) {
   }
 }
 
-std::string plan_text(const RunSetup& setup, const shard::MemoryPlan& plan) {
+std::string plan_text(const RunSetup& setup, const std::string& memory) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;
   return "linears:\n" + precision_table(config, table, setup.config.precision.precision) +
-         (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + plan.to_text();
+         (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + memory;
 }
 
 // What attention's gradients take on a GPU; empty where cuDNN does not compute them.
@@ -388,7 +388,7 @@ std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, cons
 
 // The plan, and what the user should know before the run.
 void announce_plan(const RunSetup& s, const JobMemory& memory, const state::Journal& journal) {
-  journal.note(plan_text(s, memory.plan));
+  journal.note(plan_text(s, memory.table));
   if (const std::string stages = note_of_stages(s.model_spec.store.stages, memory.stages); !stages.empty())
     journal.note(stages);
   if (s.resuming) journal.note("resuming from " + s.source);
