@@ -14,7 +14,7 @@ class Grids {
  public:
   /// `all` outlives the launcher.
   explicit Grids(std::vector<dim3>& all) : all_(&all) {}
-  /// Those of an H100.
+  /// The number of an H100.
   int multiprocessors() const { return 132; }
   /// Expects a grid that CUDA allows, at most 2^31 - 1 blocks along x and 65,535 along y and z, and records it.
   template <class Kernel, class... A>

@@ -90,7 +90,7 @@ void clear_leftovers(const Command& command, const Arguments& arguments) {
 class EndOnSignal {
  public:
   EndOnSignal() : signals_({.early = [this](int signal) { end(signal); }, .first = {}, .again = {}}) {}
-  // Of an error while the process ends, such as that a file was removed, nothing is printed.
+  // Keeps a thread from printing an error that occurs because the process ends, such as that a file was removed.
   void wait_if_ending() const {
     while (ending_) ::pause();
   }

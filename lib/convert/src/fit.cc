@@ -180,7 +180,7 @@ std::int64_t best_head(const TensorSet& a, const TensorSet& b, const Pairs& pair
   return best;
 }
 
-// Those without figures first, then infinite ones, then by falling distance; equal ones by name.
+// Orders tensors without figures first, then infinite distances, then falling ones; equal ones by name.
 bool worse(const TensorFit& a, const TensorFit& b) {
   const bool x = !a.note.empty(), y = !b.note.empty();
   if (x != y) return x;

@@ -62,7 +62,7 @@ TEST(Paired, NoiseIsTheLeastChangeThatHurts) {
   EXPECT_GT(later.noise(12), noise / 2);
 }
 
-// Of many experiments without any effect, the share in which one of twelve hurts is the level.
+// One of twelve hurts in as many experiments without any effect as the level says.
 TEST(Paired, ChanceRarelyHurts) {
   constexpr int kExperiments = 2000;
   std::mt19937_64 random(11);

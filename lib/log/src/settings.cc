@@ -161,7 +161,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
   if (model != nullptr || !text_of(fixed, kModel).empty()) s.values.set(kModel, model ? *model : json::Value());
   for (const auto& [name, value] : *config) {
     if (name == "out") continue;  // each run has its own
-    // Of the settings of --lora's adapter, rslora is false among the flags and the others are null.
+    // Settings of the adapter of --lora are null among the flags, but rslora, which is false.
     const bool given = !value.is_null() && value != json::Value(false);
     const json::Value* resolved = fixed == nullptr || given ? nullptr : fixed->find(name);
     s.values.set(name, resolved == nullptr ? value : *resolved);

@@ -115,11 +115,11 @@ void require_split(const Context& ctx, const Cast& cast, ContractionAxis contrac
   const Split& split = options.split;
   if (split.ranks == nullptr || block.along == 0) return;
   const bool powers = options.power_of_2 || cast.granularity == Granularity::block1x32;
-  const std::string missing = on_device(ctx)  ? "casts on the host"
+  const char* const missing = on_device(ctx)  ? "casts on the host"
                               : !options.fold ? "sums in f32 (--accumulate f32)"
                               : !powers       ? "scales that are powers of two (--power-of-2-scales)"
-                                              : "";
-  if (covers_ranks(cast, contract, split) && !missing.empty())
+                                              : nullptr;
+  if (covers_ranks(cast, contract, split) && missing != nullptr)
     throw Error("blocks of " + std::to_string(block.along) +
                 " elements are on several ranks of tensor parallelism (--tp), which needs " + missing);
   const std::int64_t divides = contracts_split(contract, split) ? block.along : block.across;

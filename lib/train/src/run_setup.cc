@@ -161,10 +161,9 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
   if (model.lora && s.lora) model.lora->dropout = s.lora->dropout;
 }
 
-// Sets the mesh of so many ranks. Throws Error for one that does not fit.
-void resolve_mesh(RunSetup& s, std::int64_t ranks) {
+// Sets the mesh of so many ranks. `path` is that of the model in messages. Throws Error for a mesh that does not fit.
+void resolve_mesh(RunSetup& s, const std::string& path, std::int64_t ranks) {
   const settings::RunConfig& c = s.config;
-  const std::string& path = s.resuming ? s.source : c.model;  // which messages name
   const settings::TensorDivision division = settings::division_of(c, s.model_spec.config, s.model_spec.table);
   const auto limits =
       settings::mesh_limits(path, s.model_spec.config, [&](std::int64_t tp) { return division.refusal(tp); });
@@ -180,14 +179,15 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
   const data::TokenFile& tokens = *inputs.tokens;
   s.source = checkpoint.path();
   hf::ModelConfig model = settings::config_to_train(checkpoint, config.lora.wanted());
-  settings::check_experts(config, s.resuming ? s.source : config.model, model);
+  const std::string& path = s.resuming ? s.source : config.model;  // which messages name
+  settings::check_experts(config, path, model);
   resolve_adapters(s, model, checkpoints.model());
   std::vector<std::string> notes;
   if (s.resuming) settings::continue_precision(s.config.precision, checkpoint, notes);
   settings::check_statistics(s.config);
   const std::optional<std::string> known =
       take_model(s, resolve_model(ModelRequest::of(s.config), model, checkpoint, checkpoints.model(), tokens));
-  resolve_mesh(s, ranks);
+  resolve_mesh(s, path, ranks);
   s.notes.insert(s.notes.begin(), notes.begin(), notes.end());
   s.notes.push_back(settings::note_of_expert_rows(s.config));
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
@@ -195,7 +195,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation),
-                               std::int64_t{s.mesh.dp_replicate} * s.mesh.dp_shard, "global batch");
+                               std::int64_t{s.mesh.data_parts()}, "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
   s.config.documents = s.sampler->separate() ? data::DocumentMode::separate : data::DocumentMode::joined;
   for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));

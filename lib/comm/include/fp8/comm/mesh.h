@@ -23,6 +23,8 @@ struct MeshShape {
 
   /// Number of ranks.
   int ranks() const { return pp * dp_replicate * dp_shard * tp; }
+  /// Number of parts of the samples.
+  int data_parts() const { return dp_replicate * dp_shard; }
   /// Equal along every dimension.
   bool operator==(const MeshShape&) const = default;
 };
@@ -76,7 +78,7 @@ class Mesh {
   /// Whether this rank's stage is the last.
   bool last_stage() const { return stages_->rank() + 1 == stages_->size(); }
   /// See data_index().
-  int data_parts() const { return shape_.dp_replicate * shape_.dp_shard; }
+  int data_parts() const { return shape_.data_parts(); }
   /// Number of this rank's file in a checkpoint, from 0, and how many files there are.
   int file_number() const { return all_->rank(); }
   /// See file_number().

@@ -48,7 +48,7 @@ AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, s
 void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
                           const std::vector<model::Parameter>& table);
 
-/// Those recipes of `config` that fit the checkpoint: where --recipe all gave them, only that of its FP8 codes, if it
+/// The recipes of `config` that fit the checkpoint: where --recipe all gave them, only that of its FP8 codes, if it
 /// holds some, with a note.
 std::vector<std::string> fitting_recipes(const EvalConfig& config, const ckpt::Checkpoint& checkpoint,
                                          std::vector<std::string>& notes);
