@@ -13,6 +13,7 @@
 #include "fp8/base/file_name.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
+#include "fused_experts.h"
 
 namespace fp8::hf {
 namespace {
@@ -116,10 +117,20 @@ Folder::Folder(const std::string& path) : path_(path) {
     throw Error(path + ": no model.safetensors and no model.safetensors.index.json");
   }
   for (const SafetensorsFile& shard : shards_) {
-    for (const TensorInfo& t : shard.tensors()) tensors_.push_back({&t, &shard});
+    for (const TensorInfo& t : shard.tensors()) add(t, shard);
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const Entry& a, const Entry& b) { return a.info->name < b.info->name; });
+  const auto twice = std::ranges::adjacent_find(tensors_, {}, [](const Entry& e) { return e.info->name; });
+  if (twice != tensors_.end())
+    throw Error(path + ": " + excerpt(twice->info->name) + " is stored twice, alone and with other experts");
+}
+
+void Folder::add(const TensorInfo& tensor, const SafetensorsFile& shard) {
+  const std::vector<TensorInfo> parts =
+      quantization_.is_null() ? split_experts(tensor, config_) : std::vector<TensorInfo>();
+  if (parts.empty()) tensors_.push_back({&tensor, &shard});
+  for (const TensorInfo& part : parts) tensors_.push_back({&parts_.emplace_back(part), &shard});
 }
 
 bool Folder::looks_like(const std::string& path) {

@@ -80,6 +80,58 @@ TEST(Folder, reads_shards_through_the_index) {
             std::string::npos);
 }
 
+// Two experts of width 3, hidden size 4, in one layer, whose bytes count from 0.
+const std::string kMixture = R"("num_local_experts": 2, "num_experts": 2, "num_experts_per_tok": 1, "hidden_size": 4,
+  "moe_intermediate_size": 3, "intermediate_size": 3, "num_attention_heads": 2, "num_key_value_heads": 1})";
+const std::string kFused = R"("model.layers.0.mlp.experts.gate_up_proj":{"dtype":"U8","shape":[2,6,4],
+  "data_offsets":[0,48]},"model.layers.0.mlp.experts.down_proj":{"dtype":"U8","shape":[2,4,3],"data_offsets":[48,72]},
+  "model.layers.0.mlp.gate.weight":{"dtype":"U8","shape":[2,4],"data_offsets":[72,80]}})";
+std::string bytes_to(int end) {
+  std::string bytes;
+  for (int i = 0; i < end; ++i) bytes.push_back(static_cast<char>(i));
+  return bytes;
+}
+
+TEST(Folder, experts_of_one_tensor_are_matrices_of_their_own) {
+  for (const std::string type : {"mixtral", "qwen3_moe"}) {
+    const TemporaryFolder place;
+    place.write("config.json", R"({"model_type": ")" + type + R"(", )" + kMixture);
+    place.write("model.safetensors", safetensors("{" + kFused, bytes_to(80)));
+    const Folder folder(place.path());
+    ASSERT_EQ(folder.tensors().size(), 7U);
+    const bool qwen = type == "qwen3_moe";
+    const std::string block = std::string("model.layers.0.") + (qwen ? "mlp." : "block_sparse_moe.");
+    const auto check = [&](const std::string& name, const std::vector<std::int64_t>& shape, int first) {
+      const Folder::Entry* entry = folder.find(block + name + ".weight");
+      ASSERT_NE(entry, nullptr) << name;
+      EXPECT_EQ(entry->info->shape, shape) << name;
+      std::string row(static_cast<std::size_t>(shape[1]), ' ');
+      folder.read_rows(*entry, 1, 1, std::as_writable_bytes(std::span(row)));
+      EXPECT_EQ(row, bytes_to(80).substr(static_cast<std::size_t>(first + shape[1]), row.size())) << name;
+    };
+    check("gate", {2, 4}, 72);
+    check(qwen ? "experts.0.gate_proj" : "experts.0.w1", {3, 4}, 0);
+    check(qwen ? "experts.0.up_proj" : "experts.0.w3", {3, 4}, 12);
+    check(qwen ? "experts.1.gate_proj" : "experts.1.w1", {3, 4}, 24);
+    check(qwen ? "experts.1.up_proj" : "experts.1.w3", {3, 4}, 36);
+    check(qwen ? "experts.0.down_proj" : "experts.0.w2", {4, 3}, 48);
+    check(qwen ? "experts.1.down_proj" : "experts.1.w2", {4, 3}, 60);
+  }
+}
+
+TEST(Folder, an_expert_alone_and_in_a_fused_tensor_is_refused) {
+  const TemporaryFolder place;
+  place.write("config.json", R"({"model_type": "qwen3_moe", )" + kMixture);
+  place.write("model.safetensors",
+              safetensors(R"({"model.layers.0.mlp.experts.1.down_proj.weight":{"dtype":"U8","shape":[4,3],
+                "data_offsets":[80,92]},)" +
+                              kFused,
+                          bytes_to(92)));
+  EXPECT_EQ(
+      error_of([&] { const Folder folder(place.path()); }),
+      place.path() + ": model.layers.0.mlp.experts.1.down_proj.weight is stored twice, alone and with other experts");
+}
+
 TEST(Folder, refuses_an_inconsistent_index) {
   const TemporaryFolder folder;
   folder.write("config.json", kConfig);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -49,7 +50,7 @@ class Folder {
     const TensorInfo* info;        ///< name, dtype, shape
     const SafetensorsFile* shard;  ///< the file that holds it
   };
-  /// All tensors, sorted by name.
+  /// All tensors, sorted by name; experts that are one tensor of a layer are the matrices of single experts.
   const std::vector<Entry>& tensors() const { return tensors_; }
   /// The tensor called `name`, or null.
   const Entry* find(std::string_view name) const;
@@ -62,10 +63,12 @@ class Folder {
   void read_rows_f32(const Entry& tensor, std::int64_t first, std::int64_t count, std::span<float> out) const;
 
  private:
+  void add(const TensorInfo& tensor, const SafetensorsFile& shard);
   std::string path_;
   ModelConfig config_;
   json::Value quantization_;
   std::vector<SafetensorsFile> shards_;
+  std::deque<TensorInfo> parts_;  // of fused tensors; entries of tensors_ point here
   std::vector<Entry> tensors_;
 };
 
