@@ -77,15 +77,14 @@ std::string sentence(const std::string& path, const model::InitSummary& s, bool 
          " tensors, " + human_bytes(s.bytes);
 }
 
-// Prints a note with the sizes that the configuration lacks: the defaults of its family have billions of parameters.
-void note_defaults(const std::string& name, const hf::ModelConfig& config) {
-  std::string missing;
-  for (const std::string& size : hf::defaulted_sizes(config)) missing += (missing.empty() ? "" : ", ") + size;
-  if (missing.empty()) return;
-  const auto parameters = static_cast<std::uint64_t>(model::parameter_count(model::parameter_table(config)));
-  cli::print_note("fp8-init", name + ": lacks sizes, defaults of " + std::string(name_of(config.family)) +
-                                  " are used: " + missing + "; the model has " + human_count(parameters) +
-                                  " parameters");
+// Prints the keys that the configuration lacks, since a family's defaults can have billions of parameters, and the
+// settings that no tool reads.
+void print_notes(const std::string& name, const hf::ModelConfig& config) {
+  if (const std::string note = hf::defaults_note(config); !note.empty()) {
+    const auto parameters = static_cast<std::uint64_t>(model::parameter_count(model::parameter_table(config)));
+    cli::print_note("fp8-init", name + ": " + note + "; the model has " + human_count(parameters) + " parameters");
+  }
+  for (const std::string& note : hf::training_notes(config)) cli::print_note("fp8-init", name + ": " + note);
 }
 
 void set_key(json::Value& config, const std::string& assignment) {
@@ -121,7 +120,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   json::Value value = model::read_model_config(name);
   for (const std::string& assignment : arguments.list("set")) set_key(value, assignment);
   const hf::ModelConfig config = hf::parse_config(value, name);
-  if (!arguments.flag("quiet")) note_defaults(name, config);
+  if (!arguments.flag("quiet")) print_notes(name, config);
   cli::Progress progress(arguments.flag("quiet"));
   model::InitOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.integer("seed"));

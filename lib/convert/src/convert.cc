@@ -355,6 +355,13 @@ std::optional<std::string> tokenizer_note(const Source& source, const hf::ModelC
          "resize_token_embeddings)";
 }
 
+// What a folder's configuration leaves to defaults, and its settings that no tool reads.
+void add_config_notes(const Source& source, std::vector<std::string>& notes) {
+  const std::string file = source.path() + "/config.json: ";
+  if (const std::string note = hf::defaults_note(source.config()); !note.empty()) notes.push_back(file + note);
+  for (const std::string& note : hf::training_notes(source.config())) notes.push_back(file + note);
+}
+
 }  // namespace
 
 ConvertReport convert(const std::string& source_path, const std::string& output, const ConvertOptions& options) {
@@ -379,6 +386,7 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
     report.notes.push_back(source.path() + ": " + std::to_string(source.activation_scales()) +
                            " static scales of activations are not kept; activations are scaled as they are cast");
   if (const std::optional<std::string> note = tokenizer_note(source, plan.config)) report.notes.push_back(*note);
+  if (source.checkpoint() == nullptr) add_config_notes(source, report.notes);
   report.tensors = static_cast<std::int64_t>(plan.table.size());
   report.parameters = model::parameter_count(plan.table);
   report.bytes = output_bytes(source, plan, options);

@@ -33,7 +33,9 @@ class Convert : public test::FolderTest {
                          {"hidden_size", 16},
                          {"intermediate_size", 24},
                          {"num_hidden_layers", 1},
-                         {"num_attention_heads", 2}});
+                         {"num_attention_heads", 2},
+                         {"rms_norm_eps", 1e-6},
+                         {"rope_theta", 10000}});
   }
   static Shapes shapes(const json::Value& c) {
     Shapes out;

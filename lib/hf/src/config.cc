@@ -6,6 +6,7 @@
 #include <array>
 #include <tuple>
 
+#include "defaults.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
@@ -24,24 +25,6 @@ constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxExperts = 4096;                      // in a layer
 constexpr std::int64_t kMaxAllExperts = std::int64_t{1} << 17;  // in all layers: each has three tensors
 constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
-
-// Defaults of transformers for absent keys. Zero: derived from other keys, or of a family without experts.
-struct Defaults {
-  Family family;
-  std::string_view name;
-  std::int64_t vocab, hidden, intermediate, layers, heads, key_value_heads, head_dim, positions;
-  double rms_norm_eps = 1e-6, rope_theta = 10000;
-  std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;
-};
-
-constexpr std::array<Defaults, 6> kFamilies = {{
-    {Family::llama, "llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048},
-    {Family::mistral, "mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072},
-    {Family::qwen2, "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768},
-    {Family::qwen3, "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768},
-    {Family::mixtral, "mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, 1e6, 8, 2},
-    {Family::qwen3_moe, "qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, 10000, 128, 8, 768},
-}};
 
 // Model types and keys of mixtures in which some experts have every token.
 constexpr std::array<std::string_view, 5> kSharedTypes{"qwen2_moe", "qwen3_next", "deepseek", "deepseek_v2",
@@ -297,31 +280,6 @@ void ModelConfig::check_sequence_length(std::int64_t tokens) const {
     throw Error("sequences of " + std::to_string(tokens) + " tokens are longer than the model's sliding window of " +
                 std::to_string(*sliding_window) + " tokens, and a sliding window is not supported");
   }
-}
-
-std::vector<std::string> defaulted_sizes(const ModelConfig& config) {
-  const Keys keys(config.source.as_object(), "config");
-  const auto* family =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Defaults& d) { return d.family == config.family; });
-  std::vector<std::string> missing;
-  const auto check = [&](const char* key, std::int64_t of_family, std::int64_t used) {
-    if (of_family != 0 && keys.find(key) == nullptr) missing.push_back(std::string(key) + " " + std::to_string(used));
-  };
-  check("vocab_size", family->vocab, config.vocab_size);
-  check("hidden_size", family->hidden, config.hidden_size);
-  check("intermediate_size", family->intermediate, config.intermediate_size);
-  check("num_hidden_layers", family->layers, config.num_hidden_layers);
-  check("num_attention_heads", family->heads, config.num_attention_heads);
-  check("num_key_value_heads", family->key_value_heads, config.num_key_value_heads);
-  check("head_dim", family->head_dim, config.head_dim);
-  if (!config.experts) return missing;
-  const char* const other = config.family == Family::mixtral ? "num_experts" : "num_local_experts";
-  if (keys.find(other) == nullptr)
-    check(config.family == Family::mixtral ? "num_local_experts" : "num_experts", family->experts,
-          config.experts->count);
-  check("num_experts_per_tok", family->experts_per_token, config.experts->per_token);
-  check("moe_intermediate_size", family->expert_intermediate, config.experts->intermediate_size);
-  return missing;
 }
 
 bool same_model(const ModelConfig& a, const ModelConfig& b) {

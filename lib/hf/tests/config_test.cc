@@ -152,9 +152,47 @@ TEST(ModelConfig, experts_have_the_defaults_of_transformers) {
   EXPECT_FALSE(qwen.sliding_window);
   // Unlike dense models of Qwen, all its layers have the window.
   EXPECT_EQ(parse(kSparse + R"("use_sliding_window": true, "max_window_layers": 6})").sliding_window, 4096);
-  EXPECT_EQ(defaulted_sizes(parse(R"({"model_type": "qwen3_moe", "vocab_size": 8, "hidden_size": 64, "num_experts": 9,
-    "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1})")),
-            (std::vector<std::string>{"num_experts_per_tok 8", "moe_intermediate_size 768"}));
+}
+
+const std::string kSizes = R"("vocab_size": 8, "hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 4,
+    "num_attention_heads": 1, "num_key_value_heads": null, "head_dim": null, "rms_norm_eps": 1e-6, )";
+const std::string kBareQwen = R"({"model_type": "qwen3_moe", )" + kSizes;
+
+TEST(ModelConfig, missing_keys_are_listed_with_their_defaults) {
+  using List = std::vector<std::string>;
+  EXPECT_EQ(
+      defaulted_keys(parse(kBareQwen + R"("num_local_experts": 9, "rope_theta": 1e6})")),
+      (List{"num_experts_per_tok 8", "moe_intermediate_size 768", "norm_topk_prob false", "decoder_sparse_step 1"}));
+  EXPECT_EQ(defaulted_keys(parse(kBareQwen + R"("num_experts_per_tok": 2, "moe_intermediate_size": 8,
+    "norm_topk_prob": true, "decoder_sparse_step": 2, "rope_scaling": {"type": "linear", "factor": 2}})")),
+            (List{"num_experts 128", "rope_theta 10000"}));
+  EXPECT_EQ(
+      defaults_note(parse(R"({"model_type": "mixtral", )" + kSizes + R"("rope_parameters": {"rope_theta": 5e5}})")),
+      "lacks keys, defaults of mixtral are used: num_local_experts 8, num_experts_per_tok 2");
+  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "qwen3", )" + kSizes + R"("rope_theta": 1e6})")), List{});
+  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "qwen3"})")),
+            (List{"vocab_size 151936", "hidden_size 4096", "intermediate_size 22016", "num_hidden_layers 32",
+                  "num_attention_heads 32", "num_key_value_heads 32", "head_dim 128", "rms_norm_eps 1e-06",
+                  "rope_theta 10000"}));
+  EXPECT_EQ(defaults_note(load("mixtral/hf/config.json")), "");
+}
+
+TEST(ModelConfig, notes_name_what_only_transformers_trains_with) {
+  using List = std::vector<std::string>;
+  const auto notes = [](const std::string& keys) { return training_notes(parse(kBareQwen + keys)); };
+  EXPECT_EQ(notes(R"("output_router_logits": false, "attention_dropout": 0.0})"), List{});
+  EXPECT_EQ(notes(R"("router_aux_loss_coef": 0.02, "output_router_logits": null})"), List{});
+  EXPECT_EQ(notes(R"("router_aux_loss_coef": 0, "output_router_logits": true})"), List{});
+  EXPECT_EQ(notes(R"("output_router_logits": true, "mlp_only_layers": [0, 1, 2, 3]})"), List{});
+  const auto balanced = [](const std::string& coefficient, const std::string& factor) {
+    return "with output_router_logits transformers adds its balancing loss in training, with coefficient " +
+           coefficient + "; fp8-step adds one of the same size with --aux-loss " + factor;
+  };
+  EXPECT_EQ(notes(R"("output_router_logits": true})"), List{balanced("0.001", "0.002")});
+  EXPECT_EQ(
+      notes(R"("output_router_logits": true, "router_aux_loss_coef": 0.02, "num_experts_per_tok": 3,
+    "mlp_only_layers": [1], "attention_dropout": 0.1})"),
+      (List{balanced("0.02", "0.02"), "attention_dropout 0.1 is ignored: training here has no dropout of attention"}));
 }
 
 TEST(ModelConfig, linears_of_experts_are_in_the_order_of_computation) {

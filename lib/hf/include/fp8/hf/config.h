@@ -117,9 +117,18 @@ bool same_model(const ModelConfig& a, const ModelConfig& b);
 /// shared experts, an unknown model_type, and unsupported settings that change the arithmetic.
 ModelConfig parse_config(const json::Value& value, const std::string& name);
 
-/// Keys that determine the number of parameters and are missing in config.source, so that the family's default is used:
-/// each as "hidden_size 4096". Values derived from other keys, as head_dim of most families, are not listed.
-std::vector<std::string> defaulted_sizes(const ModelConfig& config);
+/// Keys that change sizes or results and are missing in config.source, so that the family's default is used: each as
+/// "hidden_size 4096". Values derived from other keys, as head_dim of most families, are not listed.
+std::vector<std::string> defaulted_keys(const ModelConfig& config);
+
+/// The list of defaulted_keys() as "lacks keys, defaults of mixtral are used: num_experts_per_tok 2"; empty if no key
+/// is missing.
+std::string defaults_note(const ModelConfig& config);
+
+/// A sentence for each setting of config.source that changes training in transformers and that no tool reads: a loss
+/// that balances experts (`output_router_logits`), with the factor that gives the same size here, and
+/// `attention_dropout`.
+std::vector<std::string> training_notes(const ModelConfig& config);
 
 /// The configuration with the keys of transformers 5: `source` with the known keys replaced. parse_config reads the
 /// result back to the same model.
