@@ -83,9 +83,11 @@ done
 for rows in 1 8; do train 2 rows$rows --ep 2 --expert-rows $rows --precision fp8 --recipe delayed --amax-history 3; done
 same_bits "passes do not change losses" rows1 rows8
 same_step "nor weights, moments and histories" run.rows1/step-00000004 run.rows8/step-00000004
-planned() { grep -o '"memory_plan":.*' $1 | grep -o '"activations":[0-9]*' | cut -d: -f2; }
-[ "$(planned rows1)" -lt "$(planned rows8)" ]
+planned() { grep -o '"memory_plan":.*' $1 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
+[ "$(planned rows1 activations)" -lt "$(planned rows8 activations)" ]
 result $? "they take less memory"
+[ "$(planned rows1 'gathered weights')" -gt "$(planned rows8 'gathered weights')" ]
+result $? "weights for repeated GEMMs are planned only where rows can need several passes"
 is "records have the most passes of a layer" "$(field expert_passes rows1 | sort -u) $(field expert_passes rows8 | sort -u)" "2 1"
 is "the GEMMs that passes repeat are not counted" "$(for f in fp8_flop_share fp8_flop_share_total fp8_gemms bf16_gemms; do field $f rows1; done)" "$(for f in fp8_flop_share fp8_flop_share_total fp8_gemms bf16_gemms; do field $f rows8; done)"
 is "one rank has no passes" "$(field expert_passes one)" ""

@@ -90,6 +90,11 @@ std::int64_t room_of(const LayerEnvironment& env) {
   return env.exchange != nullptr ? expert_room(*env.exchange, k, env.most_own_rows()) : k * env.own_rows();
 }
 
+// Whether the rows of a layer can be more than this rank's experts hold at a time, so that several passes are planned.
+bool can_need_passes(const LayerEnvironment& env) {
+  return room_of(env) < env.exchange->ranks() * env.config.experts->per_token * env.most_own_rows();
+}
+
 // Products of x and of the router's weight are exact in f32, also if both are bf16.
 void route(const Context& ctx, const LayerEnvironment& env, const View& weight, const View& x,
            const SavedExperts& saved) {
@@ -172,7 +177,7 @@ void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitW
 void backward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                      const View& x, const SavedExperts& saved) {
   const device::Scope scope(*ctx.arena);
-  const bool again = ctx.dry || saved.passes->size() > 1;
+  const bool again = ctx.dry ? can_need_passes(env) : saved.passes->size() > 1;
   LayerEnvironment unobserved = env;
   unobserved.observer = nullptr;
   UnitWeights of_forward;
