@@ -20,6 +20,10 @@ struct System {
   std::span<const Row> model, layer;
 };
 
+constexpr std::array<Row, 2> kHuggingfaceLayer{
+    {{"mlp.experts.gate_up_proj", "mlp.experts.{}.{}_proj.weight", Layout::pairs},
+     {"mlp.experts.down_proj", "mlp.experts.{}.down_proj.weight", Layout::experts}}};
+
 constexpr std::array<Row, 4> kTorchtitanModel{{{"tok_embeddings.weight", "model.embed_tokens.weight"},
                                                {"norm.weight", "model.norm.weight"},
                                                {"output.weight", "lm_head.weight"},
@@ -70,11 +74,14 @@ constexpr std::array<Row, 14> kMegatronLayer{
 System system_of(TensorNames names) {
   if (names == TensorNames::torchtitan) return {"layers.", kTorchtitanModel, kTorchtitanLayer};
   if (names == TensorNames::megatron) return {"decoder.layers.", kMegatronModel, kMegatronLayer};
-  return {};
+  return {"model.layers.", {}, kHuggingfaceLayer};
 }
 
 constexpr std::array<std::string_view, 3> kWrappers{"_orig_mod.", "_fsdp_wrapped_module.",
                                                     "_checkpoint_wrapped_module."};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kMixtralParts{
+    {{".block_sparse_moe.", ".mlp."}, {".w1.", ".gate_proj."}, {".w3.", ".up_proj."}, {".w2.", ".down_proj."}}};
 
 std::optional<Translation> find_in(std::span<const Row> table, std::string_view name) {
   const auto found = std::ranges::find(table, name, &Row::name);
@@ -82,15 +89,28 @@ std::optional<Translation> find_in(std::span<const Row> table, std::string_view 
                               : std::optional(Translation{std::string(found->huggingface), found->layout});
 }
 
-void remove_all(std::string& text, std::string_view part) {
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
+void replace_all(std::string& text, std::string_view part, std::string_view by) {
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + by.size()))
+    text.replace(at, part.size(), by);
+}
+
+// The Hugging Face name of a tensor of `system`, whose wrappers are removed.
+std::optional<Translation> translate_in(const System& system, std::string_view bare) {
+  if (auto found = find_in(system.model, bare)) return found;
+  if (!bare.starts_with(system.layers)) return std::nullopt;
+  const std::string_view rest = bare.substr(system.layers.size());
+  const std::size_t dot = rest.find('.');
+  if (dot == std::string_view::npos || dot == 0 || rest.find_first_not_of("0123456789") != dot) return std::nullopt;
+  auto found = find_in(system.layer, rest.substr(dot + 1));
+  if (found) found->name = "model.layers." + std::string(rest.substr(0, dot + 1)) + found->name;
+  return found;
 }
 
 }  // namespace
 
 std::string without_wrappers(std::string_view name) {
   std::string text(name);
-  for (const std::string_view wrapper : kWrappers) remove_all(text, wrapper);
+  for (const std::string_view wrapper : kWrappers) replace_all(text, wrapper, "");
   while (text.starts_with("module.")) text.erase(0, std::string_view("module.").size());
   return text;
 }
@@ -102,20 +122,15 @@ std::string key_of(std::string_view name) {
     const std::string live = matrix + std::string(".default.weight");  // of a model in memory, not of a file
     if (key.ends_with(live)) key.replace(key.size() - live.size(), live.size(), matrix + std::string(".weight"));
   }
+  if (key.find(".block_sparse_moe.") == std::string::npos) return key;
+  for (const auto& [mixtral, qwen] : kMixtralParts) replace_all(key, mixtral, qwen);
   return key;
 }
 
 std::optional<Translation> translate(std::string_view name, TensorNames names) {
-  const System system = system_of(names);
   const std::string bare = without_wrappers(name);
-  if (auto found = find_in(system.model, bare)) return found;
-  if (!bare.starts_with(system.layers)) return std::nullopt;
-  const std::string_view rest = std::string_view(bare).substr(system.layers.size());
-  const std::size_t dot = rest.find('.');
-  if (dot == std::string_view::npos || dot == 0 || rest.find_first_not_of("0123456789") != dot) return std::nullopt;
-  auto found = find_in(system.layer, rest.substr(dot + 1));
-  if (found) found->name = "model.layers." + std::string(rest.substr(0, dot + 1)) + found->name;
-  return found;
+  if (auto found = translate_in(system_of(names), bare)) return found;
+  return translate_in(system_of(TensorNames::huggingface), bare);
 }
 
 }  // namespace fp8::convert

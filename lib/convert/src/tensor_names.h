@@ -16,6 +16,7 @@ enum class Layout : std::uint8_t {
   interleaved,  // one with its rows in the interleaved rotary order
   vocabulary,   // one that rows of zeros may follow
   experts,      // [experts, out, in]
+  pairs,        // [experts, out, in], of which the first half of out is gate and the second up
   qkv,          // for each key/value head: its query heads, the key, the value
   gate_up,      // the rows of gate, then those of up
 };
@@ -29,11 +30,14 @@ struct Translation {
 // Without what torch.compile, FSDP1, activation checkpointing and DDP add to names.
 std::string without_wrappers(std::string_view name);
 
-// The name under which tensors are matched: without_wrappers(), and without what PEFT adds.
+// The name under which tensors are matched: without_wrappers(), without what PEFT adds, and experts as Qwen3-MoE names
+// them (mlp.experts.0.gate_proj, which Mixtral calls block_sparse_moe.experts.0.w1).
 std::string key_of(std::string_view name);
 
-// Nothing if the system has no such name, as huggingface never has.
-//   torchtitan  models of Llama 3, Qwen3 and their experts. Source: torchtitan, models/llama3/state_dict_adapter.py and
+// Nothing if the system has no such name.
+//   huggingface the experts of a layer in one tensor, in every system. Source: transformers 5.23,
+//   conversion_mapping.py. torchtitan  models of Llama 3, Qwen3 and their experts. Source: torchtitan,
+//   models/llama3/state_dict_adapter.py and
 //               models/qwen3/state_dict_adapter.py.
 //   megatron    GPTModel without experts, in the Transformer Engine and the local layer spec. Source: Megatron-LM,
 //               core/models/gpt/gpt_layer_specs.py and core/transformer/attention.py; Megatron-Bridge,

@@ -133,7 +133,7 @@ struct TensorSet::State {
 
   void open(const std::string& argument);
   void add(NamedTensor tensor, TensorNames names);
-  void add_experts(const NamedTensor& stacked, const std::string& pattern);
+  void add_experts(const NamedTensor& stacked, const Translation& to);
   void add_parts(const NamedTensor& fused, const std::string& pattern, std::int64_t groups,
                  std::span<const Part> parts);
   void add_gate_up(const NamedTensor& fused, const std::string& pattern);
@@ -183,28 +183,36 @@ void TensorSet::State::open(const std::string& argument) {
   }
 }
 
-// One tensor for each expert of a stack.
-void TensorSet::State::add_experts(const NamedTensor& stacked, const std::string& pattern) {
+// One tensor for each expert of a stack, or two if it holds pairs of gate and up.
+void TensorSet::State::add_experts(const NamedTensor& stacked, const Translation& to) {
   constexpr std::int64_t kMost = 1 << 16;
   const std::string where = path + ": " + excerpt(stacked.stored) + ": ";
   if (stacked.shape.size() != 3) throw Error(where + "experts need three dimensions");
   if (stacked.shape[0] > kMost)
     throw Error(where + std::to_string(stacked.shape[0]) + " experts, at most " + std::to_string(kMost));
-  NamedTensor expert = stacked;
-  expert.shape.erase(expert.shape.begin());
-  const std::int64_t size = checked_product(expert.shape, stacked.name);
-  for (std::int64_t e = 0; e < stacked.shape[0]; ++e) {
-    expert.name = expert.key = filled(pattern, std::to_string(e));
-    expert.first_element = e * size;
-    tensors.push_back(expert);
-  }
+  std::vector<std::string_view> parts{""};
+  if (to.layout == Layout::pairs) parts = {"gate", "up"};
+  NamedTensor part = stacked;
+  part.shape.erase(part.shape.begin());
+  if (part.shape[0] % std::ssize(parts) != 0)
+    throw Error(where + "an odd number of rows is not that of gate and up, of which each has half");
+  part.shape[0] /= std::ssize(parts);
+  const std::int64_t size = checked_product(part.shape, stacked.name);
+  for (std::int64_t e = 0; e < stacked.shape[0]; ++e)
+    for (const std::string_view name : parts) {
+      part.name = filled(to.name, std::to_string(e));
+      if (to.layout == Layout::pairs) part.name = filled(part.name, name);
+      part.key = part.name;
+      tensors.push_back(part);
+      part.first_element += size;
+    }
 }
 
 void TensorSet::State::add(NamedTensor tensor, TensorNames names) {
   tensor.stored = tensor.name;
   tensor.key = key_of(tensor.name);
   if (const auto other = translate(tensor.name, names)) {
-    if (other->layout == Layout::experts) return add_experts(tensor, other->name);
+    if (other->layout == Layout::experts || other->layout == Layout::pairs) return add_experts(tensor, *other);
     if (other->layout == Layout::gate_up) return add_gate_up(tensor, other->name);
     if (other->layout == Layout::qkv) {
       tensor.fused = other->name;  // keeps its name until split()

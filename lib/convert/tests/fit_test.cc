@@ -174,6 +174,39 @@ TEST_F(FitTest, TorchtitansQwenRotatesHalvesAndStacksExperts) {
   for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0)) << t.name << " " << t.note;
 }
 
+// transformers 5 has the experts of a layer in one tensor, gate before up; Mixtral's published names are others.
+TEST_F(FitTest, ExpertsOfOneTensorAreComparedOneByOne) {
+  const auto part = [](int seed) { return Given{{3, 2}, noise(6, seed)}; };
+  const auto joined = [&](std::vector<std::int64_t> shape, int first) {
+    Given all{std::move(shape), {}};
+    for (int i = first; i < first + 4; ++i)
+      for (const double value : part(i).values) all.values.push_back(value);
+    return all;
+  };
+  const Given gate_up = joined({2, 6, 2}, 1);  // gate, up of expert 0, gate, up of expert 1
+  const GivenSet fused{{"model.layers.7.mlp.gate.weight", part(9)},
+                       {"model.layers.7.mlp.experts.gate_up_proj", gate_up},
+                       {"model.layers.7.mlp.experts.down_proj", joined({4, 3, 2}, 5)}};
+  for (const bool mixtral : {false, true}) {
+    const std::string block = mixtral ? "model.layers.7.block_sparse_moe." : "model.layers.7.mlp.";
+    GivenSet alone{{block + "gate.weight", part(9)}};
+    for (int e = 0; e < 4; ++e) {
+      const std::string expert = block + "experts." + std::to_string(e) + ".";
+      alone.insert({expert + (mixtral ? "w2" : "down_proj") + ".weight", part(5 + e)});
+      if (e > 1) continue;
+      alone.insert({expert + (mixtral ? "w1" : "gate_proj") + ".weight", part(1 + 2 * e)});
+      alone.insert({expert + (mixtral ? "w3" : "up_proj") + ".weight", part(2 + 2 * e)});
+    }
+    const Fit f = compare(alone, fused);
+    EXPECT_EQ(f.tensors.size(), 9u);
+    for (const TensorFit& t : f.tensors) EXPECT_TRUE(t.within(0)) << t.name << " " << t.note;
+  }
+  EXPECT_NE(error_of([&] {
+              (void)compare({}, {{"model.layers.7.mlp.experts.gate_up_proj", {{2, 3, 2}, noise(12, 1)}}});
+            }).find("an odd number of rows is not that of gate and up"),
+            std::string::npos);
+}
+
 TEST_F(FitTest, EmptyTensorsMayHaveAnyOtherExtent) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 60;
   const Fit f = compare({{"t", {{0, kLarge, kLarge}, {}}}}, {{"t", {{0, kLarge, kLarge}, {}}}});
