@@ -35,10 +35,11 @@ std::string without_wrappers(std::string_view name);
 std::string key_of(std::string_view name);
 
 // Nothing if the system has no such name.
-//   huggingface the experts of a layer in one tensor, in every system. Source: transformers 5.23,
-//   conversion_mapping.py. torchtitan  models of Llama 3, Qwen3 and their experts. Source: torchtitan,
-//   models/llama3/state_dict_adapter.py and
+//   huggingface  the experts of a layer in one tensor, under every system, as in memory of transformers 5.23.
+//
+//   torchtitan  models of Llama 3, Qwen3 and their experts. Source: torchtitan, models/llama3/state_dict_adapter.py and
 //               models/qwen3/state_dict_adapter.py.
+//
 //   megatron    GPTModel without experts, in the Transformer Engine and the local layer spec. Source: Megatron-LM,
 //               core/models/gpt/gpt_layer_specs.py and core/transformer/attention.py; Megatron-Bridge,
 //               models/conversion/param_mapping.py (split_qkv_weights).
