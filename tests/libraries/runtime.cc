@@ -37,12 +37,14 @@ constexpr auto kSilence =
 constexpr auto kPause = std::chrono::microseconds(100);  // when no stream gets on
 constexpr unsigned kSteps = 100;                         // after which streams change their order, on average
 constexpr int kDevices = 8;
-constexpr std::size_t kMemory = std::size_t{80} << 30;
 
 int number_of(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? otherwise : std::atoi(text);
 }
+
+// Bytes of memory of the GPU.
+std::size_t memory() { return static_cast<std::size_t>(number_of("FP8_DEVICE_MIB", 80 << 10)) << 20; }
 
 enum class Order : std::uint8_t { first, last, random };
 
@@ -297,7 +299,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* to, int device) {
   to->major = capability / 10;
   to->minor = capability % 10;
   to->multiProcessorCount = 3;
-  to->totalGlobalMem = fp8::runtime::kMemory;
+  to->totalGlobalMem = fp8::runtime::memory();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -340,7 +342,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) { return Device::get().query(event
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return Device::get().wait(event); }
 
 cudaError_t cudaMalloc(void** to, std::size_t bytes) {
-  if (bytes > fp8::runtime::kMemory) return cudaErrorMemoryAllocation;
+  if (bytes > fp8::runtime::memory()) return cudaErrorMemoryAllocation;
   *to = Device::get().allocate(bytes);
   return cudaSuccess;
 }
@@ -350,7 +352,7 @@ cudaError_t cudaFree(void* data) {
   return Device::get().release(data) ? result : cudaErrorInvalidValue;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = *total = fp8::runtime::kMemory;
+  *free = *total = fp8::runtime::memory();
   return cudaSuccess;
 }
 // Pinned memory is memory of the host.

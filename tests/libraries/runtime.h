@@ -6,9 +6,10 @@
 ///   - FP8_DEVICE_ORDER=last: the other streams run when the first one cannot: an operation that does not wait for the
 ///     result of another stream finds none.
 ///   - FP8_DEVICE_ORDER=<number>: in random orders, by this seed and the rank. The default is 1.
-/// A device on which nothing gets on for FP8_DEVICE_PATIENCE seconds (60) fails. Nothing runs before the host waits for
-/// it, unless the host is silent for a while, as it is in MPI. New memory has no zeros. Where CUDA makes no promise,
-/// nothing is done: copies and fills of the legacy stream are not ordered with other streams.
+/// The GPU has FP8_DEVICE_MIB MiB of memory (81920). A device on which nothing gets on for FP8_DEVICE_PATIENCE seconds
+/// (60) fails. Nothing runs before the host waits for it, unless the host is silent for a while, as it is in MPI. New
+/// memory has no zeros. Where CUDA makes no promise, nothing is done: copies and fills of the legacy stream are not
+/// ordered with other streams.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -107,6 +107,12 @@ long: 2 m --precision fp8 --recipe rowwise --tp 2
 long: 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2
 END
+# --- GPUs with different memory: ranks that divide the vocabulary exchange sums of each block of logits, so they have blocks of the same size
+fp8-init tiny --set vocab_size=32768 -o v.h5 -q >out 2>err
+more="$step v.h5 --data d.h5 --seq-length 128 --batch-size 16 --device cuda --precision bf16 --tp 2 --steps 1 --out run.plan -n" less="env FP8_DEVICE_MIB=1900 $step ${more#* }"
+mpirun -n 1 $more : -n 1 $more >out 2>err && mpirun -n 1 $more : -n 1 $less >out 2>err.less
+is "a plan has the logits that fit into the smaller memory" "$(grep -h 'logits block' err err.less | tr -s ' ')" "fp8-step: logits block 64 MiB
+fp8-step: logits block 32 MiB"
 # --- stages whose messages are late at random: none waits for ever, and the bits are those without delays
 fp8-init tiny --set num_hidden_layers=4 -o l.h5 -q >out 2>err
 flags="--batch-size 1 --grad-accumulation 5 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 5"

@@ -72,8 +72,8 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
                                const shard::ModelSpec& spec, statistics::Collector* collector) {
   comm::Communicator& host_comm = all.host_comm;
   const settings::InspectConfig& config = setup.config;
+  const shard::MemoryPlan plan = shard::plan_memory(device.context(), device.mesh(), spec, setup.shape, setup.shape);
   comm::agree(host_comm, [&] {
-    const shard::MemoryPlan plan = shard::plan_memory(device.context(), device.mesh(), spec, setup.shape, setup.shape);
     model.emplace(device.context(), device.mesh(), spec, plan);
     if (collector != nullptr) collector->pause();
     scalars = device::Buffer(sizeof(train::StepScalars), device.type(), "scalars of a step");

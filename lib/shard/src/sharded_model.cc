@@ -177,18 +177,25 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
 
 }  // namespace
 
-MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
+MemoryPlan plan_fitting(comm::Communicator& all, device::DeviceType device, std::size_t gpu_memory,
                         const std::function<MemoryPlan(std::int64_t)>& plan_with) {
+  MemoryPlan plan;
   std::int64_t bytes = device == device::DeviceType::host ? model::kLeastLogits : model::kMostLogits;
-  for (;; bytes /= 2) {
-    MemoryPlan plan = plan_with(bytes);
-    if (gpu_memory == 0 || plan.total() <= gpu_memory || bytes <= model::kLeastLogits) return plan;
-  }
+  comm::agree(all, [&] {
+    plan = plan_with(bytes);
+    while (gpu_memory > 0 && plan.total() > gpu_memory && bytes > model::kLeastLogits) plan = plan_with(bytes /= 2);
+  });
+  std::int64_t least = bytes;
+  all.all_reduce(std::span<std::int64_t>(&least, 1), comm::Reduce::min);
+  comm::agree(all, [&] {
+    if (least < bytes) plan = plan_with(least);
+  });
+  return plan;
 }
 
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                        const BatchShape& evaluated, const BatchShape& sampled) {
-  return plan_fitting(at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
+  return plan_fitting(mesh.all(), at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
     return plan_once(at, mesh, with_logits(spec, logit_bytes), trained, evaluated, sampled);
   });
 }

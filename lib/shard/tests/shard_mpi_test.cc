@@ -6,6 +6,7 @@
 #include "../../comm/tests/forwarding.h"
 #include "../../comm/tests/mpi_main.h"
 #include "expert_load_cases.h"
+#include "memory_plan_cases.h"
 #include "shard_cases.h"
 #include "store_expert_cases.h"
 #include "tensor_group_cases.h"
@@ -72,6 +73,24 @@ TEST(Store, OverRanksThatShareExperts) {
       for (const int micro_batches : {1, 3}) check_reductions(mesh, c, micro_batches);
       check_updates(mesh, c);
     }
+  }
+}
+
+// The last rank has little memory, or an error.
+TEST(MemoryPlan, AllRanksHaveTheSmallestBlockOfLogits) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  const bool last = world().rank() == world().size() - 1;
+  const std::size_t memory = kRest + static_cast<std::size_t>((last ? 300 : 2000) * kMiB);
+  const MemoryPlan plan = plan_fitting(world(), device::DeviceType::cuda, memory, plan_with_logits);
+  EXPECT_EQ(plan.logit_bytes, 256 * kMiB);
+  EXPECT_EQ(plan.bytes, plan_with_logits(256 * kMiB).bytes);
+  for (const std::int64_t failing : {1024 * kMiB, 256 * kMiB}) {
+    EXPECT_THROW(plan_fitting(world(), device::DeviceType::cuda, memory,
+                              [&](std::int64_t bytes) {
+                                if (last && bytes == failing) throw Error("no such GEMM");
+                                return plan_with_logits(bytes);
+                              }),
+                 comm::AgreedError);
   }
 }
 

@@ -1,6 +1,7 @@
 // The memory plan of a model.
 #include "fp8/shard/sharded_model.h"
 
+#include "memory_plan_cases.h"
 #include "small_model.h"
 
 namespace fp8::shard {
@@ -10,17 +11,14 @@ using namespace test;
 using device::DeviceType;
 
 TEST(MemoryPlan, HasAGibibyteOfLogitsOnAGpuThatHasTheMemory) {
-  constexpr std::size_t kRest = std::size_t{70} << 30;
+  const auto one = comm::solo();
   std::vector<std::int64_t> tried;
   const auto logits = [&](DeviceType device, std::size_t memory) {
     tried.clear();
-    return plan_fitting(device, memory,
+    return plan_fitting(*one, device, memory,
                         [&](std::int64_t bytes) {
                           tried.push_back(bytes);
-                          MemoryPlan plan;
-                          plan.bytes = kRest + static_cast<std::size_t>(bytes);
-                          plan.logit_bytes = bytes;
-                          return plan;
+                          return plan_with_logits(bytes);
                         })
         .logit_bytes;
   };

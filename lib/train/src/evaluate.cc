@@ -78,12 +78,9 @@ void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSe
   comm::Communicator& host_comm = e.host_comm;
   const EvaluationSize size{e.sampler.samples(), std::min(e.config.batch_size, e.sampler.samples()), setup.length};
   std::optional<shard::ShardedModel> model;
-  shard::MemoryPlan plan;
-  comm::agree(host_comm, [&] {
-    const shard::BatchShape shape{size.batch, size.length, e.sampler.bounds(size.batch)};
-    plan = shard::plan_memory(device.context(), device.mesh(), setup.model_spec, shape, shape);
-    model.emplace(device.context(), device.mesh(), setup.model_spec, plan);
-  });
+  const shard::BatchShape shape{size.batch, size.length, e.sampler.bounds(size.batch)};
+  const shard::MemoryPlan plan = shard::plan_memory(device.context(), device.mesh(), setup.model_spec, shape, shape);
+  comm::agree(host_comm, [&] { model.emplace(device.context(), device.mesh(), setup.model_spec, plan); });
   if (const auto damage = load_model(*model, host_comm, e.checkpoint, setup.precision))
     throw comm::AgreedError(*damage);
   const auto start = Clock::now();

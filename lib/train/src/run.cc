@@ -70,6 +70,7 @@ struct RunState {
   bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
 
+// Collective.
 shard::MemoryPlan plan_of(const RunSetup& s, const shard::ModelSpec& spec, const DeviceSetup& device) {
   return shard::plan_memory(device.context(), device.mesh(), spec, s.shape(*s.sampler),
                             s.shape(s.eval_sampler ? *s.eval_sampler : *s.sampler),
@@ -108,7 +109,8 @@ void allocate_state(const RunContext& run, std::optional<RunState>& state) {
 
 RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm,
                       const state::Hooks& hooks, state::Journal& journal, const LockedFolder& held,
-                      const RunInputs& inputs, statistics::Collector* collector, const ckpt::Checkpoint& start) {
+                      const RunInputs& inputs, statistics::Collector* collector, shard::MemoryPlan plan,
+                      const ckpt::Checkpoint& start) {
   const settings::RunConfig& c = s.config;
   return {s,
           device,
@@ -118,7 +120,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           held,
           inputs,
           collector,
-          plan_of(s, s.model_spec, device),
+          std::move(plan),
           {},
           s.resuming && !s.changes_computation()
               ? start.provenance()
@@ -513,8 +515,7 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
   if (!setup.config.dry_run)
     return journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
                         std::to_string(setup.last_step) + ", nothing to do");
-  shard::MemoryPlan plan;
-  comm::agree(host_comm, [&] { plan = plan_of(setup, setup.model_spec, device); });
+  const shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
   const JobMemory memory = memory_of_job(device.mesh(), plan);
   comm::agree(host_comm, [&] {
     announce_plan(setup, memory, journal);
@@ -559,9 +560,10 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     }
     std::optional<RunContext> context;
     std::optional<RunState> state;
+    shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
     comm::agree(host_comm, [&] {
       context.emplace(context_of(setup, device, host_comm, hooks, journal, folder.held(), inputs,
-                                 collector ? &*collector : nullptr, checkpoints->start()));
+                                 collector ? &*collector : nullptr, std::move(plan), checkpoints->start()));
       allocate_state(*context, state);
       if (collector) collector->pause();
     });

@@ -78,13 +78,17 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch, device::Po
 /// the logits of one row of a batch of the shape `sampled`, unless it is empty, and, when training, forward and
 /// backward of micro-batches of the shape `trained` in the order of this rank's stage, without computing. Throws Error
 /// naming a GEMM or an attention that the library of the device does not offer. Host memory of a run on a GPU is not in
-/// the plan. The memory for a block of logits is that of plan_fitting(), whatever the spec says.
+/// the plan. The memory for a block of logits is that of plan_fitting(), whatever the spec says. Collective over
+/// mesh.all(): an Error of some ranks is an AgreedError of all.
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                        const BatchShape& evaluated, const BatchShape& sampled = {});
 
 /// plan_with(bytes for a block of logits): model::kLeastLogits on the host; on a GPU model::kMostLogits, or the first
 /// of its half, quarter and so on whose total is at most `gpu_memory` (0: unknown), but at least model::kLeastLogits.
-MemoryPlan plan_fitting(device::DeviceType device, std::size_t gpu_memory,
+/// The ranks of `all` have different plans and memory, and get the smallest block of them: under tensor parallelism
+/// they exchange maxima and sums of each block, so that their numbers of blocks must be equal. Collective; an Error of
+/// `plan_with` on some ranks is an AgreedError of all.
+MemoryPlan plan_fitting(comm::Communicator& all, device::DeviceType device, std::size_t gpu_memory,
                         const std::function<MemoryPlan(std::int64_t)>& plan_with);
 
 /// The model on one rank.
