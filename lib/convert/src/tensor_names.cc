@@ -6,6 +6,7 @@
 #include <span>
 
 #include "fp8/hf/adapter.h"
+#include "fp8/hf/config.h"
 
 namespace fp8::convert {
 namespace {
@@ -80,9 +81,6 @@ System system_of(TensorNames names) {
 constexpr std::array<std::string_view, 3> kWrappers{"_orig_mod.", "_fsdp_wrapped_module.",
                                                     "_checkpoint_wrapped_module."};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kMixtralParts{
-    {{".block_sparse_moe.", ".mlp."}, {".w1.", ".gate_proj."}, {".w3.", ".up_proj."}, {".w2.", ".down_proj."}}};
-
 std::optional<Translation> find_in(std::span<const Row> table, std::string_view name) {
   const auto found = std::ranges::find(table, name, &Row::name);
   return found == table.end() ? std::nullopt
@@ -92,6 +90,16 @@ std::optional<Translation> find_in(std::span<const Row> table, std::string_view 
 void replace_all(std::string& text, std::string_view part, std::string_view by) {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + by.size()))
     text.replace(at, part.size(), by);
+}
+
+// Gives the router and the experts of Mixtral the names of Qwen3-MoE.
+void rename_experts(std::string& key) {
+  const hf::ExpertNames mixtral = hf::expert_names(hf::Family::mixtral), qwen = hf::expert_names(hf::Family::qwen3_moe);
+  const auto dotted = [](const char* part) { return "." + std::string(part) + "."; };
+  if (key.find(dotted(mixtral.block)) == std::string::npos) return;
+  using Names = hf::ExpertNames;
+  for (const auto part : {&Names::block, &Names::gate, &Names::up, &Names::down})
+    replace_all(key, dotted(mixtral.*part), dotted(qwen.*part));
 }
 
 // The Hugging Face name of a tensor of `system`, whose wrappers are removed.
@@ -122,8 +130,7 @@ std::string key_of(std::string_view name) {
     const std::string live = matrix + std::string(".default.weight");  // of a model in memory, not of a file
     if (key.ends_with(live)) key.replace(key.size() - live.size(), live.size(), matrix + std::string(".weight"));
   }
-  if (key.find(".block_sparse_moe.") == std::string::npos) return key;
-  for (const auto& [mixtral, qwen] : kMixtralParts) replace_all(key, mixtral, qwen);
+  rename_experts(key);
   return key;
 }
 
