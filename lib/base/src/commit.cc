@@ -47,12 +47,10 @@ std::string without_last_slashes(std::string path) {
   return path;
 }
 
-// Whether a file name is ".NAME.xxxxxxxx.tmp", which a part name may follow: ".NAME.xxxxxxxx.tmp.part".
+// Whether a file name is ".NAME.xxxxxxxx.tmp".
 bool is_temporary(const std::string& name) {
-  const std::size_t end = name.rfind(kUnfinished);
-  if (end == std::string::npos || end < kSuffixLetters + 2 || name[0] != '.') return false;
-  const std::size_t after = end + kUnfinished.size();
-  return name[end - kSuffixLetters - 1] == '.' && (after == name.size() || name[after] == '.');
+  constexpr std::size_t kEnd = 1 + kSuffixLetters + kUnfinished.size();
+  return name.size() > kEnd && name[0] == '.' && name[name.size() - kEnd] == '.' && name.ends_with(kUnfinished);
 }
 
 std::string random_suffix() {
@@ -111,8 +109,8 @@ std::vector<std::string> remove_leftovers(const std::string& output) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent_directory(target), error)) {
     const std::string name = entry.path().filename().string();
-    // A part name may follow the suffix.
-    if (!name.starts_with(begin) || name.find(kUnfinished, begin.size()) != begin.size() + kSuffixLetters) continue;
+    const bool fits = name.size() == begin.size() + kSuffixLetters + kUnfinished.size();
+    if (!fits || !name.starts_with(begin) || !name.ends_with(kUnfinished)) continue;
     std::error_code ignored;
     const std::filesystem::file_status status = entry.symlink_status(ignored);
     const bool folder = std::filesystem::is_directory(status);

@@ -24,8 +24,10 @@ std::string temporary_place() {
   return set != nullptr && *set != 0 ? set : "/tmp";
 }
 
-File File::temporary() {
-  const std::string folder = temporary_place();
+File File::unnamed(const std::string& folder) {
+  constexpr int kOwnerOnly = 0600;
+  if (const int unnamed = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kOwnerOnly); unnamed >= 0)
+    return {unnamed, folder};
   std::string name = template_in(folder);
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);
@@ -33,6 +35,8 @@ File File::temporary() {
   if (::unlink(name.c_str()) != 0) throw_errno(folder, "cannot unlink a temporary file", errno);
   return file;
 }
+
+File File::temporary() { return unnamed(temporary_place()); }
 
 ScratchFolder::ScratchFolder() : path_(template_in(temporary_place())) {
   if (::mkdtemp(path_.data()) == nullptr) throw_errno(temporary_place(), "cannot make a temporary folder", errno);

@@ -33,11 +33,9 @@ void naming_target(const std::string& temporary, const std::string& target, cons
 // Bytes collected on disk until they are complete. The file has no name, so the system deletes it in any case.
 class Spool {
  public:
-  Spool(const std::string& path, std::string target) : target_(std::move(target)) {
-    naming_target(path, target_, [&] {
-      file_ = File::create_exclusive(path);
-      remove_tree(path);
-    });
+  explicit Spool(std::string target) : target_(std::move(target)) {
+    const std::string folder = parent_directory(target_);
+    naming_target(folder, target_, [&] { file_ = File::unnamed(folder); });
   }
 
   void append(std::span<const std::byte> bytes) {
@@ -97,9 +95,9 @@ struct TokenWriter::State {
       : target(path),
         type(token_type(vocab_size)),
         file(path, force),
-        tokens(file.path() + ".tokens", path),
-        documents(file.path() + ".documents", path),
-        mask(with_mask ? std::optional<Spool>(std::in_place, file.path() + ".mask", path) : std::nullopt) {
+        tokens(path),
+        documents(path),
+        mask(with_mask ? std::optional<Spool>(std::in_place, path) : std::nullopt) {
     add_document();
   }
   void add_document() {

@@ -38,8 +38,10 @@ class File {
   static File create_or_empty(const std::string& path);
   /// Creates a file (mode 0666 less the umask) for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
-  /// A file without a name in the folder for temporary files (TMPDIR, else /tmp). The system deletes it when it is
-  /// closed. path() returns that folder.
+  /// A file without a name in `folder`, for reading and writing. The system deletes it when it is closed. It has a name
+  /// for a moment on file systems that cannot make one without. path() returns `folder`.
+  static File unnamed(const std::string& folder);
+  /// The same in the folder for temporary files (TMPDIR, else /tmp).
   static File temporary();
 
   ~File();
