@@ -213,7 +213,7 @@ std::string more_text(const std::optional<std::size_t>& more) {
 std::string zero_text(const PairedComparison& c, const std::string& what, const std::optional<double>& gap,
                       const std::optional<double>& interval) {
   if (!gap) return "";
-  const std::string text = "the " + what + " gap is " + gap_and_interval(c, gap, interval);
+  std::string text = "the " + what + " gap is " + gap_and_interval(c, gap, interval);
   if (!interval) return text;
   if (std::abs(*gap) > *interval) return text + ", which excludes 0";
   return text + ", which includes 0: cannot tell; " + more_text(pairs_to_tell(c, gap, interval));

@@ -122,7 +122,7 @@ View MicroBatch::State::complete_hidden() {
 
 // Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
 SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
-  const SavedActivations all = allocate_saved(ctx, env, recomputed, kind_of(env.config, unit - 1), true);
+  SavedActivations all = allocate_saved(ctx, env, recomputed, kind_of(env.config, unit - 1), true);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
   LayerEnvironment unobserved = env;

@@ -87,7 +87,7 @@ std::string remark_of(const model::LinearRow& r) {
 
 // A name with * for the numbers of its layer and expert, so that equal linears share a line.
 std::string family_of(const std::string& linear) {
-  const std::string name = glob_of_experts(linear);
+  std::string name = glob_of_experts(linear);
   const std::string prefix = "model.layers.";
   if (name.rfind(prefix, 0) != 0) return name;
   return prefix + "*" + name.substr(std::min(name.find('.', prefix.size()), name.size()));

@@ -68,7 +68,8 @@ class Collector final : public linear::Observer {
   /// The ranks of `mesh`, which move host memory, outlive this.
   Collector(const comm::Mesh& mesh, CollectorOptions options);
   /// The same of ranks that each have other samples.
-  Collector(comm::Communicator& host_comm, CollectorOptions options) : Collector(comm::Mesh(host_comm), options) {}
+  Collector(comm::Communicator& host_comm, CollectorOptions options)
+      : Collector(comm::Mesh(host_comm), std::move(options)) {}
 
   /// Discards what was collected, and becomes active.
   void begin();
