@@ -20,9 +20,11 @@
 #include <sanitizer/common_interface_defs.h>
 #define FP8_START_SWITCH(save, bottom, size) __sanitizer_start_switch_fiber(save, bottom, size)
 #define FP8_FINISH_SWITCH(save, bottom, size) __sanitizer_finish_switch_fiber(save, bottom, size)
+constexpr bool kKeepsFibers = false;  // a fiber gives up its frames for the sanitizer when its thread ends
 #else
 #define FP8_START_SWITCH(save, bottom, size) ((void)(save))
 #define FP8_FINISH_SWITCH(save, bottom, size) ((void)(save))
+constexpr bool kKeepsFibers = true;
 #endif
 
 namespace fp8::shim {
@@ -42,7 +44,7 @@ enum class State : std::uint8_t { ready, at_block, at_warp, ended };
 struct Fiber {
   ucontext_t context;
   jmp_buf jump;
-  bool started = false;
+  bool started = false;  // it waits in entry() for its next thread, or in a thread
   char* stack = nullptr;
   void* fake_stack = nullptr;
   State state = State::ready;
@@ -137,15 +139,18 @@ std::size_t permuted(std::size_t i, std::size_t n, Order order, std::size_t seed
   return (i * step + seed) % n;
 }
 
+// Runs the threads with this number, one of each block. Starting a fiber takes as long as a small thread.
 void entry() {
   FP8_FINISH_SWITCH(nullptr, &block.scheduler_bottom, &block.scheduler_size);
-  try {
-    (*block.body)();
-  } catch (...) {
-    if (!block.failure) block.failure = std::current_exception();
+  for (;;) {
+    try {
+      (*block.body)();
+    } catch (...) {
+      if (!block.failure) block.failure = std::current_exception();
+    }
+    self().in_kernel = false;
+    leave(State::ended);
   }
-  self().in_kernel = false;
-  leave(State::ended);
 }
 
 void resume(std::size_t i) {
@@ -157,6 +162,17 @@ void resume(std::size_t i) {
   FP8_FINISH_SWITCH(block.scheduler_fake_stack, nullptr, nullptr);
 }
 
+void prepare(Fiber& f, std::size_t i) {
+  f.stack = block.stacks.get() + i * kStack;
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack;
+  f.context.uc_stack.ss_size = kStack;
+  f.context.uc_link = nullptr;
+  makecontext(&f.context, entry, 0);
+  f.fake_stack = nullptr;
+  f.started = false;
+}
+
 void begin(std::size_t threads, dim3 size) {
   if (!block.stacks) {
     block.fibers.resize(kMostThreads);
@@ -164,17 +180,10 @@ void begin(std::size_t threads, dim3 size) {
   }
   for (std::size_t i = 0; i < threads; ++i) {
     Fiber& f = block.fibers[i];
-    f.stack = block.stacks.get() + i * kStack;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack;
-    f.context.uc_stack.ss_size = kStack;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, entry, 0);
+    if (!f.started || !kKeepsFibers) prepare(f, i);
     f.state = State::ready;
-    f.fake_stack = nullptr;
     f.turn = 0;
     f.in_kernel = false;
-    f.started = false;
     const auto n = static_cast<unsigned>(i);
     f.index = dim3(n % size.x, n / size.x % size.y, n / (size.x * size.y));
   }
@@ -210,6 +219,12 @@ bool release(std::size_t threads) {
   return true;
 }
 
+// Ends a launch with an error. Fibers may wait in the middle of a thread, so all start anew.
+[[noreturn]] void refuse(const std::exception_ptr& error) {
+  for (Fiber& f : block.fibers) f.started = false;
+  std::rethrow_exception(error);
+}
+
 void run_block(const std::string& name, std::size_t threads, dim3 size, Order order, std::size_t seed) {
   begin(threads, size);
   memory.begin_block();
@@ -223,12 +238,12 @@ void run_block(const std::string& name, std::size_t threads, dim3 size, Order or
       at_block += block.fibers[i].state == State::at_block;
       at_warp += block.fibers[i].state == State::at_warp;
     }
-    if (block.failure) std::rethrow_exception(std::exchange(block.failure, nullptr));
+    if (block.failure) refuse(std::exchange(block.failure, nullptr));
     if (ended == threads) return;
     if (!release(threads))
-      throw std::runtime_error(name + ": deadlock: " + std::to_string(at_block) + " threads wait at a block barrier, " +
-                               std::to_string(at_warp) + " at a warp barrier, " + std::to_string(ended) +
-                               " have ended");
+      refuse(std::make_exception_ptr(std::runtime_error(
+          name + ": deadlock: " + std::to_string(at_block) + " threads wait at a block barrier, " +
+          std::to_string(at_warp) + " at a warp barrier, " + std::to_string(ended) + " have ended")));
   }
 }
 

@@ -94,6 +94,14 @@ TEST(Shim, BlocksShareMemoryBehindBarriers) {
   }
 }
 
+TEST(Shim, BlocksAfterARefusedLaunchRunFromTheirStart) {
+  std::vector<int> x(2 * kThreads, 7);
+  EXPECT_NE(reported(dim3(1), dim3(kThreads), some_never_arrive, x.data()), "nothing");
+  EXPECT_EQ(x, std::vector<int>(2 * kThreads, 7));
+  EXPECT_EQ(reported(dim3(1), dim3(kThreads), shift<true>, x.data(), kThreads), "nothing");
+  EXPECT_EQ(std::count(x.begin(), x.end(), -1), 3) << "one of each order";
+}
+
 TEST(Shim, CountsLaunchesAndBytes) {
   std::vector<int> x(150);
   const shim::Work before = shim::work()["counted"];
