@@ -32,7 +32,8 @@ usual="--batch-size 2 --grad-accumulation 4 --steps 5 --sample-every 5 --sample-
 number=0
 for way in "--precision fp32" "--precision bf16 --recompute selective" "--precision fp8 --recipe tensorwise --fuse-projections" "--precision fp8 --recipe current --fp8-lm-head --tensor-stats-every 5" \
   "--precision fp8 --recipe delayed --amax-history 3 --tensor-stats-every 5" "--precision fp8 --recipe rowwise --recompute full" "--precision fp8 --recipe rowwise_with_gw_hp" \
-  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --tensor-stats-every 5" \
+  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8 --tensor-stats-every 5" "--precision fp8 --recipe rowwise --accumulate hopper" \
+  "--precision fp8 --recipe rowwise --recipe *.self_attn.*=tensorwise --recipe *.down_proj=delayed --fp8-gemms *.o_proj=forward,wgrad --fp8-lm-head --tensor-stats-every 5" \
   "--precision fp8 --recipe tensorwise --lora-rank 4 --lora-dropout 0.25 --paranoid 2 --tensor-stats-every 4"; do
   rm -rf run.one
   train u 1 $usual $way --out run.one --gradients one.safetensors -f >one

@@ -83,18 +83,20 @@ cp -r "$SRC/tests/golden/models/llama3/hf" nan && chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
 printf '\177\177' | dd of=nan/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>/dev/null # in rank 1's shard of the last norm
 fp8-convert nan -o nan.h5 >out 2>err
-for ranks in 2 3; do
-  mpirun -n $ranks fp8-step nan.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 20 --save-every 4 --out nan$ranks -q >out 2>err </dev/null
-  is "$ranks ranks: status 4 and one line after ten skipped steps" "$? $(grep -c '"skipped":true' out) $(grep -c '^fp8-step: the loss or the gradient was not finite in 10 steps' err) $(grep -c '^fp8-' err)" "4 10 1 1"
+number=0
+for way in 2 3 "2 --pp 2 --grad-accumulation 2" "2 --tp 2"; do # ranks and their mesh
+  number=$((number + 1))
+  mpirun -n ${way%% *} fp8-step nan.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 20 --save-every 4 --out nan$number -q ${way#[0-9]} >out 2>err </dev/null
+  is "$way: status 4 and one line after ten skipped steps" "$? $(grep -c '"skipped":true' out) $(grep -c '^fp8-step: the loss or the gradient was not finite in 10 steps' err) $(grep -c '^fp8-' err)" "4 10 1 1"
 done
 
 # --- signals
-stopped() { # NAME: waits for $job, with the log sig.log, and resumes the run
+stopped() { # NAME FLAGS: waits for $job, with the log sig.log, and resumes the run, which had FLAGS
   wait $job
   is "$1: status 75" $? 75
   is "$1: the log ends with a checkpoint" "$(tail -2 sig.log | grep -c '"type":"checkpoint"\|stopped on request')" 2
   at=$(field step sig.log | tail -1)
-  mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q --until-step $((at + 1)) >out 2>err </dev/null
+  mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 8 --steps 4000 --out sig -q ${2:-} --until-step $((at + 1)) >out 2>err </dev/null
   is "$1: the run resumes" "$? $(losses out | cut -d' ' -f1)" "0 $((at + 1))"
   rm -r sig
 }
@@ -116,6 +118,11 @@ stopped "USR1 to mpirun"
 begin
 kill -TERM "$(cat pid1)"
 stopped "TERM to one rank"
+for mesh in "--pp 2 --grad-accumulation 4" "--tp 2"; do
+  begin $mesh
+  kill -TERM "$(cat pid1)"
+  stopped "$mesh: TERM to one rank" "$mesh"
+done
 for signal in INT HUP; do
   [ $signal = INT ] || long || continue
   begin
