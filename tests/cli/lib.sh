@@ -18,7 +18,8 @@ export CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_
 PATH=$BIN:$PATH
 count=0
 work=$(mktemp -d) || exit 2
-trap 'cd / && rm -rf "$work"' EXIT
+trap 'cd / && rm -rf "$work" "$work.mpi"' EXIT
+export OMPI_MCA_orte_tmpdir_base="$work.mpi" # jobs that share a folder fail now and then: one removes it while another starts
 cd "$work" || exit 2
 
 result() { # PASSED NAME

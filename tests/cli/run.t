@@ -3,7 +3,7 @@
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
 
-unset T O GTEST_FILTER FAULTS KILLS FP8_SIGNALS EMULATOR
+unset T O GTEST_FILTER FAULTS KILLS FP8_LONG FP8_SIGNALS EMULATOR
 mkdir -p tree/tests/cli tree/build/test
 cp "$SRC/tests/run" tree/tests
 cd tree || exit 2
