@@ -102,10 +102,10 @@ long: 2 m --precision bf16 --zero 1
 long: 3 m --precision fp8 --recipe mxfp8 --zero 3
 4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
 long: 2 m --precision fp8 --recipe rowwise --tp 2
-4 m --precision fp8 --recipe tensorwise --tp 4
+4 m --precision fp8 --recipe current --tp 4
 2 m --precision fp8 --recipe delayed --pp 2 --grad-accumulation 2
 long: 2 x --precision fp8 --recipe delayed --ep 2
-4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2
+4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2 --reduce-dtype bf16
 END
 # --- GPUs with different memory: ranks that divide the vocabulary exchange sums of each block of logits, so they have blocks of the same size
 fp8-init tiny --set vocab_size=32768 -o v.h5 -q >out 2>err
