@@ -40,6 +40,7 @@ FIGURES = {
     "attention": (400.0, 500.0, "TFLOP/s", "attention of cuDNN, forward and backward together, assumed"),
     "score-passes": (2.0, 0.0, "", "times that gradients of scores are written or read: 2 if they are stored, 0 with ordered or atomic sums"),
     "contention": (0.15, 0.0, "", "share of the time of communication by which the compute beside it takes longer, assumed"),
+    "counting": (1.0, 1.0, "", "share of steps whose casts count saturated and underflowed codes: fp8-step counts in each"),
     "clock": (1.4, 1.755, "GHz", "of 132 multiprocessors with 4 warp instructions a cycle"),
 }
 SHAPES = ((8, 1024), (1, 8192))  # sequences of a rank, and their tokens
@@ -48,8 +49,9 @@ PUBLISHED = {"tensorwise": 1.25, "rowwise": 1.10}
 FAST = ("forward",)  # GEMMs with fast accumulation, in recipes that have it: lib/quant/src/recipe.cc
 SLOW = ("blockwise",)  # recipes without
 # Launches whose time is also bounded by instructions: kernel; the budget, of its "path" or of its "loop", which is no less than a thread executes; for so
-# many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches. Casts count codes, as those of fp8-step do.
-INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*,true>", "path", 64, 2), "update cast": ("cast_kernel<float,*,true>", "path", 64, 4),
+# many elements; and bytes of an element that is read. "update cast" is of f32 weights, after the micro-batches. A cast that counts has a kernel of its own.
+COUNTS, COUNTS_NOT = ",true>", ",false>"
+INSTRUCTIONS = {"cast": ("cast_kernel<Bf16,*" + COUNTS, "path", 64, 2), "update cast": ("cast_kernel<float,*" + COUNTS, "path", 64, 4),
                 "codes": ("repack_kernel<*", "path", 64, 1), "amax": ("amax_kernel<*", "loop", 32, 2)}
 Row = collections.namedtuple("Row", "recipe part kernel launches read read_token written written_token accessed accessed_token "
                              "flops_token")
@@ -115,7 +117,9 @@ class Estimate:
             pattern, which, each, size = INSTRUCTIONS[name]
             elements = self.scaled(row, row.read, row.read_token) / size
             rate = 132 * 4 * 32 * self.figure["clock"] * 1e9
-            time = max(time, elements * self.instructions[pattern][which] / each / rate)
+            share = self.figure["counting"] if pattern.endswith(COUNTS) else 1.0
+            time = sum(part * max(time, elements * self.instructions[kernel][which] / each / rate)
+                       for part, kernel in ((share, pattern), (1 - share, pattern.replace(COUNTS, COUNTS_NOT))))
         return time
 
     def attention(self):

@@ -21,6 +21,10 @@ ok 'scores that are stored cost more than those that are not' test "$(most atten
   "$(most attention 1 --length 8192 --score-passes 0)"
 ok 'a slow clock bounds casts by their instructions' test "$(most 'casts and scales' 2 --clock 0.1)" -gt "$(most 'casts and scales' 2)"
 is 'at the boost clock counted codes cost no time' "$(row 'casts and scales' 2 --clock 1.755)" "$(row 'casts and scales' 2 --clock 9)"
+# counting RECIPE-COLUMN: milliseconds that counting adds to a step at 1.4 GHz
+counting() { echo $(($(most 'a step' "$1") - $(most 'a step' "$1" --counting 0))); }
+is 'at 1.4 GHz counting in each step costs what fp8-bench(1) states' "$(counting 2) ms $(counting 3) ms" \
+  "$(sed -n 's/^GHz counting adds \([0-9]* ms\) of a step.* and \([0-9]* ms\) with one for each$/\1 \2/p' "$SRC/man/man1/fp8-bench.1")"
 ok 'communication slows the compute beside it' test "$(most 'beside communication' 1 --contention 0.5)" -gt "$(most 'beside communication' 1)"
 is 'one figure for both cases gives one result' "$(row 'GEMMs of linears' 1 --bf16-share 0.7 --launch 3)" 497
 is 'a shape has one table' "$(estimate --sequences 2 --length 4096 | grep -c '^Computed')" 1
