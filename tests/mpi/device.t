@@ -64,6 +64,21 @@ is "a refused call with one scale has no other way: status 2 and one line" "$? $
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Fp8WithEveryPairOfScalesIsExact' >out 2>err
 is "tests of GEMMs pass with a library that refuses FP8 results with a number of columns that 16 does not divide" "$? $(grep -c '^\[  PASSED  \] 1 test' out)" "0 1"
 
+# --- chips of other generations: FP8 GEMMs, and whole steps with their row scales applied to sums, or with emulated FP8
+while read -r capability flags; do
+  export FP8_DEVICE_CAPABILITY="$capability"
+  "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Unsupported*:GemmGpu.Fp8With*' >out 2>err
+  is "tests of GEMMs pass on compute capability $capability" "$? $(grep -c '^\[  FAILED  \]' out)" "0 0"
+  steps "$step" other 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise $flags
+  is "compute capability $capability: nothing is noted" "$(cat err)" ""
+  near "compute capability $capability: the losses are those with row scales in the library" other rows 1e-4
+done <<END
+80 --emulate
+89
+100
+END
+unset FP8_DEVICE_CAPABILITY
+
 # --- the GEMMs of all experts in one call, and in libraries that have no such call or refuse it
 while read -r ways flags; do
   ways=$(echo "$ways" | tr , ' ')
