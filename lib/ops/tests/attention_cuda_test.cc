@@ -4,6 +4,7 @@
 #include "attention.cuh"
 #include "attention_cases.h"
 #include "attention_fused.h"
+#include "far_rows.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "grids.h"
@@ -74,6 +75,45 @@ TEST(AttentionCuda, PackedDocumentsEqualSeparateSequences) {
     return std::vector{read(out), read(dq), read(dk), read(dv)};
   };
   EXPECT_EQ(run(packed, {start}), run(apart, {}));
+}
+
+// Sequences, positions and heads whose offsets need more than 32 bits, in groups of eight elements and in single ones.
+TEST(AttentionCuda, RowsFarApartEqualTheHosts) {
+  constexpr std::int64_t m = 5;
+  const Host host;
+  for (const auto& [type, n] : {std::pair{DType::bf16, std::int64_t{16}}, {DType::f32, 12}})
+    for (std::size_t of = 0; of < 3; ++of) {  // sequences, positions or heads
+      ShimAttention device;
+      const std::int64_t sequences = of == 0 ? m : 1, positions = of == 1 ? m : 1, heads = of == 2 ? m : 1;
+      std::vector<Tensor> near;  // q, k, v, gradient of the result, result, gradients of q, k and v
+      std::vector<std::unique_ptr<test::FarRows>> far;
+      std::vector<View> on_host, apart;
+      for (unsigned i = 0; i < 8; ++i) {
+        near.push_back(make(type, {m, n}, random_values(m * n, i + 1)));
+        far.push_back(std::make_unique<test::FarRows>(type, m, n));
+        if (i < 4) far.back()->put(near.back().view());
+        on_host.push_back(near.back().view().reshaped({sequences, positions, heads, n}));
+        apart.push_back(on_host.back());
+        apart.back().data = far.back()->view.data;
+        apart.back().stride[of] = far.back()->view.stride[0];
+      }
+      const Tensor lse(DType::f32, {sequences, heads, positions}), got(type, {m, n});
+      const View sums = device.put(lse.view());
+      const auto run = [](auto&& forward, auto&& backward, const std::vector<View>& x, const View& statistics) {
+        forward(x[0], x[1], x[2], 0.25f, Documents{}, x[4], statistics);
+        backward(x[0], x[1], x[2], x[4], statistics, x[3], 0.25f, Documents{}, x[5], x[6], x[7]);
+      };
+      run([&](const auto&... views) { attention_forward(host, views...); },
+          [&](const auto&... views) { attention_backward(host, views...); }, on_host, lse.view());
+      run([&](const auto&... views) { device.attention_forward(views...); },
+          [&](const auto&... views) { device.attention_backward(views...); }, apart, sums);
+      cases::expect_same(device, sums, lse.view(), 1e-5, "statistics");
+      for (std::size_t i = 4; i < 8; ++i) {
+        far[i]->get(got.view());
+        cases::expect_same(device, got.view(), near[i].view(), type == DType::f32 ? 1e-5 : 0x1p-6,
+                           "tensor " + std::to_string(i));
+      }
+    }
 }
 
 // Grids of many sequences and heads, which have more blocks than CUDA allows along y.

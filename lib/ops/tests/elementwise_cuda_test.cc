@@ -125,17 +125,40 @@ struct FarElementwise {
     swiglu_backward(host, b.view(), a.view(), wide.view());
     device.swiglu_backward(far_b.view, far_a.view, far_wide.view);
     expect(far_wide, wide.view(), 0x1p-7, "gradient of SwiGLU");
+    const Dropout drop{0.3f, 7, 11, 5};
+    dropout(host, b.view(), drop, out.view());
+    device.dropout(far_b.view, drop, far_out.view);
+    expect(far_out, out.view(), 0, "dropout");
+    const Tensor sums = make(DType::f32, {n}, random_values(n, 3)),
+                 far_sums = make(DType::f32, {n}, random_values(n, 3));
+    bias_backward(host, b.view(), sums.view());
+    device.bias_backward(far_b.view, far_sums.view());
+    cases::expect_same(device, far_sums.view(), sums.view(), 1e-6, "bias gradient");
   }
   void tokens() {
     const Host host;
     embedding_forward(host, ids.view(), b.view(), out.view());
     device.embedding_forward(ids.view(), far_b.view, far_out.view);
     expect(far_out, out.view(), 0, "embedding");
-    const Tensor table(DType::f32, {m, n}), losses(DType::f32, {m}), far_losses(DType::f32, {m});
+    const Tensor table(DType::f32, {m, n}), losses(DType::f32, {m}), far_losses(DType::f32, {m}),
+        maxima(DType::f32, {m}), far_maxima(DType::f32, {m}), sums(DType::f32, {2, m}), far_sums(DType::f32, {2, m});
     const test::FarRows far_table(DType::f32, m, n);
     embedding_backward(host, ids.view(), b.view(), table.view());
     device.embedding_backward(ids.view(), far_b.view, far_table.view);
     expect(far_table, table.view(), 0, "gradient of the embedding");
+    logit_maxima(host, b.view(), maxima.view());
+    device.logit_maxima(far_b.view, far_maxima.view());
+    cases::expect_same(device, far_maxima.view(), maxima.view(), 0, "largest logits");
+    logit_sums(host, b.view(), ids.view(), 1, maxima.view(), sums.view());
+    device.logit_sums(far_b.view, ids.view(), 1, maxima.view(), far_sums.view());
+    cases::expect_same(device, far_sums.view(), sums.view(), 1e-5, "sums of exponentials");
+    copy(host, b.view(), out.view());
+    far_out.put(b.view());
+    cross_entropy_of_part(host, out.view(), ids.view(), 1, maxima.view(), sums.view(), losses.view(), 0.5f, true);
+    device.cross_entropy_of_part(far_out.view, ids.view(), 1, maxima.view(), sums.view(), far_losses.view(), 0.5f,
+                                 true);
+    cases::expect_same(device, far_losses.view(), losses.view(), 1e-5, "losses of a part");
+    expect(far_out, out.view(), 0x1p-7, "gradient of a part");
     cross_entropy(host, b.view(), ids.view(), losses.view(), 0.5f, true);
     device.cross_entropy(far_b.view, ids.view(), far_losses.view(), 0.5f, true);
     cases::expect_same(device, far_losses.view(), losses.view(), 1e-5, "losses");
