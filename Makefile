@@ -106,9 +106,9 @@ in_shim := $(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)
 apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
-# Sources are compiled with OPT in crates with loops over tensors, tokens or logs, and with -O2 in others and in tools, where -O3 only takes longer to compile.
+# Sources are compiled with OPT in crates with loops over tensors, tokens or logs, and with -O1 in others and in tools, where -O2 only takes longer to compile.
 hot     := json dtype tensor quant gemm ops comm optim token linear statistics log
-src_opt  = $(if $(filter $1,$(hot)),$(OPT),-O2)
+src_opt  = $(if $(filter $1,$(hot)),$(OPT),-O1)
 # Tests take longer to compile than to run, but for those that run kernels.
 test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
