@@ -11,6 +11,7 @@ $(eval $(call suite_rules,gpu))
 # Sources with kernels compiled for the host, which are linked before the libraries that they replace parts of.
 $(eval $(call suite_rules,kernels))
 on_host := $(patsubst %.cc,$O/%.o,$(wildcard tests/kernels/*_on_host.cc))
+$(on_host): OPT := $(call test_opt,kernels)
 $(on_host): INC := -Itests/kernels/include $(kernels.inc) -Itests/support
 $O/test/kernels_test: $(on_host) $(shim)
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
