@@ -97,7 +97,7 @@ TEST_F(Experts, linears_are_fp8_and_routers_are_not) {
   const ConvertReport report = convert(test::golden("mixtral"), at("m.h5"), {});
   EXPECT_EQ(report.linears.size(), 2U * (4 + 4 * 3) + 1);
   EXPECT_EQ(std::ranges::count_if(report.linears, &model::LinearRow::fp8), 32);
-  const ckpt::TensorMeta& router =
+  const ckpt::TensorMeta router =
       ckpt::Checkpoint::open(at("m.h5")).at("weights/model.layers.1.block_sparse_moe.gate.weight");
   EXPECT_EQ(router.precision, "bf16");
   EXPECT_EQ(router.reason, "router");

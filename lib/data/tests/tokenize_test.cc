@@ -19,9 +19,7 @@ using Ids = std::vector<std::int32_t>;
 
 template <class T>
 std::string raw(const std::vector<T>& values) {
-  std::string out(values.size() * sizeof(T), '\0');
-  std::memcpy(out.data(), values.data(), out.size());
-  return out;
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 std::string llmc(std::int32_t magic, std::int32_t version, std::int32_t count, const std::string& data) {

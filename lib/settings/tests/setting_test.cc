@@ -20,11 +20,12 @@ using Words = std::vector<std::string>;
 
 const std::vector<Tool> kTools = {kStep, kEval, kInspect, kSide};
 
-std::unique_ptr<Config> new_config(Tool tool) {
-  if (tool == kStep) return std::make_unique<RunConfig>();
-  if (tool == kEval) return std::make_unique<EvalConfig>();
-  if (tool == kInspect) return std::make_unique<InspectConfig>();
-  return std::make_unique<Config>();
+// It is shared since Config has no virtual destructor.
+std::shared_ptr<Config> new_config(Tool tool) {
+  if (tool == kStep) return std::make_shared<RunConfig>();
+  if (tool == kEval) return std::make_shared<EvalConfig>();
+  if (tool == kInspect) return std::make_shared<InspectConfig>();
+  return std::make_shared<Config>();
 }
 
 cli::Command command_of(Tool tool) {
@@ -34,13 +35,13 @@ cli::Command command_of(Tool tool) {
 }
 
 // The configuration of a tool from flags; needed ones are added.
-std::unique_ptr<Config> read(Tool tool, cli::Arguments arguments) {
+std::shared_ptr<Config> read(Tool tool, cli::Arguments arguments) {
   json::Value needed = json::object({});
   for (const Setting& s : all_settings())
     if ((s.tools & tool) != 0 && s.needed && !arguments.has_value(s.flag.name))
       needed.as_object().set(s.flag.name, "some.h5");
   cli::parse_config(command_of(tool), needed, arguments);
-  std::unique_ptr<Config> config = new_config(tool);
+  std::shared_ptr<Config> config = new_config(tool);
   read_settings(arguments, tool, *config);
   return config;
 }
