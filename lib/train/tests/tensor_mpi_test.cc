@@ -126,8 +126,9 @@ struct Precision {
   const char* recipe;  // empty: bf16
   DType activations;
   double gradient;  // largest distance of a gradient
-  const char* name = recipe;
-  void (*choose)(RunConfig& c) = [](RunConfig&) {};  // other settings
+  // Sums of FP8; an H100 truncates those over each part of a contraction, so that results differ about as bf16 ones do.
+  gemm::Accumulation sums = gemm::Accumulation::f32;
+  bool chosen = false;  // with choose_linears()
 };
 
 // Linears of a layer have different recipes, some of their GEMMs run in bf16, and the LM head runs in FP8.
@@ -137,9 +138,6 @@ void choose_linears(RunConfig& c) {
                                  {"*.down_proj", {.forward = false, .dgrad = true, .wgrad = true}}};
   c.precision.selection.lm_head = true;
 }
-
-// The sums over parts of a contraction are truncated apart, so that results differ about as much as bf16 ones.
-void sum_as_hopper(RunConfig& c) { c.precision.accumulation = gemm::Accumulation::hopper; }
 
 // Codes and scales are those of one rank, so that only the order of sums differs. With activations in f32 it changes a
 // code seldom; an amax of one rank's part would change nearly all of them.
@@ -153,12 +151,13 @@ TEST_P(TensorPrecision, StaysNearOneRank) {
     c.precision.precision = fp8 ? settings::Precision::fp8 : settings::Precision::bf16;
     c.precision.activations = GetParam().activations;
     if (fp8) c.precision.recipe = GetParam().recipe;
-    GetParam().choose(c);
+    c.precision.accumulation = GetParam().sums;
+    if (GetParam().chosen) choose_linears(c);
   };
   const std::string one = reference(files, "one", task);
   const std::string found = divided(files, "tp", {world().size(), 1, 1, 1, 1, 0, 0, "joined.h5"}, task);
   if (world().rank() != 0) return;
-  const bool narrow = GetParam().activations == DType::bf16 || GetParam().choose == sum_as_hopper;
+  const bool narrow = GetParam().activations == DType::bf16 || GetParam().sums == gemm::Accumulation::hopper;
   EXPECT_NEAR(metadata(found, "loss") / metadata(one, "loss"), 1, narrow ? 1e-3 : 1e-6);
   EXPECT_NEAR(metadata(found, "grad_norm") / metadata(one, "grad_norm"), 1, narrow ? 1e-2 : 1e-3);
   EXPECT_LE(distance(one, found), GetParam().gradient);
@@ -172,11 +171,13 @@ INSTANTIATE_TEST_SUITE_P(Recipes, TensorPrecision,
                                          Precision{"rowwise", DType::f32, 1e-3},
                                          Precision{"rowwise_with_gw_hp", DType::f32, 1e-3},
                                          Precision{"blockwise", DType::f32, 1e-3}, Precision{"mxfp8", DType::f32, 1e-3},
-                                         Precision{"rowwise", DType::f32, 1e-2, "chosen", choose_linears},
-                                         Precision{"rowwise", DType::f32, 0.2, "rowwise_hopper", sum_as_hopper},
-                                         Precision{"tensorwise", DType::f32, 0.3, "tensorwise_hopper", sum_as_hopper}),
+                                         Precision{"rowwise", DType::f32, 1e-2, gemm::Accumulation::f32, true},
+                                         Precision{"rowwise", DType::f32, 0.2, gemm::Accumulation::hopper},
+                                         Precision{"tensorwise", DType::f32, 0.3, gemm::Accumulation::hopper}),
                          [](const auto& of) {
-                           return (*of.param.recipe == 0 ? std::string("bf16") : of.param.name) +
+                           return (*of.param.recipe == 0 ? std::string("bf16") : of.param.recipe) +
+                                  (of.param.sums == gemm::Accumulation::hopper ? "_hopper" : "") +
+                                  (of.param.chosen ? "_chosen" : "") +
                                   (of.param.activations == DType::f32 ? "_f32" : "");
                          });
 
