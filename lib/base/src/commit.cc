@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "fp8/base/checked.h"
@@ -47,10 +48,12 @@ std::string without_last_slashes(std::string path) {
   return path;
 }
 
-// Whether a file name is ".NAME.xxxxxxxx.tmp".
-bool is_temporary(const std::string& name) {
+// NAME of a file name ".NAME.xxxxxxxx.tmp"; nothing for another file name.
+std::optional<std::string> target_of(const std::string& name) {
   constexpr std::size_t kEnd = 1 + kSuffixLetters + kUnfinished.size();
-  return name.size() > kEnd && name[0] == '.' && name[name.size() - kEnd] == '.' && name.ends_with(kUnfinished);
+  const bool temporary =
+      name.size() > kEnd && name[0] == '.' && name[name.size() - kEnd] == '.' && name.ends_with(kUnfinished);
+  return temporary ? std::optional(name.substr(1, name.size() - kEnd - 1)) : std::nullopt;
 }
 
 std::string random_suffix() {
@@ -104,13 +107,11 @@ void AtomicFile::commit() {
 
 std::vector<std::string> remove_leftovers(const std::string& output) {
   const std::string target = without_last_slashes(output);
-  const std::string begin = "." + std::filesystem::path(target).filename().string() + ".";
+  const std::string own = std::filesystem::path(target).filename().string();
   std::vector<std::string> removed;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent_directory(target), error)) {
-    const std::string name = entry.path().filename().string();
-    const bool fits = name.size() == begin.size() + kSuffixLetters + kUnfinished.size();
-    if (!fits || !name.starts_with(begin) || !name.ends_with(kUnfinished)) continue;
+    if (target_of(entry.path().filename().string()) != own) continue;
     std::error_code ignored;
     const std::filesystem::file_status status = entry.symlink_status(ignored);
     const bool folder = std::filesystem::is_directory(status);
@@ -132,7 +133,7 @@ void remove_unfinished() noexcept try {
     const int flags = ::fcntl(std::atoi(entry.path().filename().c_str()), F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) != O_RDWR) continue;  // inputs are only read
     if ("/" + path.filename().string() == kFolderLock) path = path.parent_path();
-    if (!is_temporary(path.filename().string())) continue;
+    if (!target_of(path.filename().string())) continue;
     for (int i = 0; i < kAttempts; ++i)
       if (std::filesystem::remove_all(path, ignored) != static_cast<std::uintmax_t>(-1)) break;
   }
