@@ -24,19 +24,19 @@ std::string temporary_place() {
   return set != nullptr && *set != 0 ? set : "/tmp";
 }
 
-File File::unnamed(const std::string& folder) {
+File File::unnamed(const std::string& folder, const std::string& path) {
   constexpr int kOwnerOnly = 0600;
   if (const int unnamed = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kOwnerOnly); unnamed >= 0)
-    return {unnamed, folder};
+    return {unnamed, path};
   std::string name = template_in(folder);
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) throw_errno(folder, "cannot make a temporary file", errno);
-  File file(fd, folder);
-  if (::unlink(name.c_str()) != 0) throw_errno(folder, "cannot unlink a temporary file", errno);
+  if (fd < 0) throw_errno(path, "cannot make a temporary file", errno);
+  File file(fd, path);
+  if (::unlink(name.c_str()) != 0) throw_errno(path, "cannot unlink a temporary file", errno);
   return file;
 }
 
-File File::temporary() { return unnamed(temporary_place()); }
+File File::temporary() { return unnamed(temporary_place(), temporary_place()); }
 
 ScratchFolder::ScratchFolder() : path_(template_in(temporary_place())) {
   if (::mkdtemp(path_.data()) == nullptr) throw_errno(temporary_place(), "cannot make a temporary folder", errno);

@@ -18,25 +18,11 @@ namespace {
 using dtype::DType;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-// Runs `body`; in an error about a temporary file, replaces the path `temporary` by the target's, which the user gave.
-template <class F>
-void naming_target(const std::string& temporary, const std::string& target, const F& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    const std::string message = e.what();
-    if (!message.starts_with(temporary)) throw;
-    throw Error(target + message.substr(temporary.size()), e.code());
-  }
-}
-
 // Bytes collected on disk until they are complete. The file has no name, so the system deletes it in any case.
 class Spool {
  public:
-  explicit Spool(std::string target) : target_(std::move(target)) {
-    const std::string folder = parent_directory(target_);
-    naming_target(folder, target_, [&] { file_ = File::unnamed(folder); });
-  }
+  // In the folder of `target`, which errors name.
+  explicit Spool(const std::string& target) : file_(File::unnamed(parent_directory(target), target)) {}
 
   void append(std::span<const std::byte> bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
@@ -58,11 +44,10 @@ class Spool {
 
  private:
   void flush() {
-    naming_target(file_.path(), target_, [&] { file_.write_all(buffer_); });
+    file_.write_all(buffer_);
     buffer_.clear();
   }
 
-  std::string target_;
   File file_;
   std::vector<std::byte> buffer_;
   std::uint64_t size_ = 0;
@@ -105,7 +90,8 @@ struct TokenWriter::State {
     documents.append(std::as_bytes(std::span(&offset, 1)));
     document_begin = info.tokens;
   }
-  void write() {
+  // Errors about the temporary file name the target, which the user gave.
+  void write() try {
     h5::Writer out(file.path(), h5::kTokensMagic);
     out.attribute("", "format", std::string("fp8-tokens"));
     out.attribute("", "version", std::int64_t{1});
@@ -129,6 +115,10 @@ struct TokenWriter::State {
     if (mask) put("mask", DType::u8, info.tokens, *mask);
     if (mask) put_digests("mask_digests", *mask);
     out.finish();
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    if (!message.starts_with(file.path())) throw;
+    throw Error(target + message.substr(file.path().size()), e.code());
   }
 
   std::string target;
@@ -197,8 +187,7 @@ TokenInfo TokenWriter::finish() {
   if (s.info.sequence_length && s.info.tokens % *s.info.sequence_length != 0) {
     throw Error(s.target + ": the last packed sequence is not complete");
   }
-  const std::string temporary = s.file.path();
-  naming_target(temporary, s.target, [&] { s.write(); });
+  s.write();
   s.file.commit();
   TokenInfo info = s.info;
   state_.reset();

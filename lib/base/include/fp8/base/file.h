@@ -39,9 +39,9 @@ class File {
   /// Creates a file (mode 0666 less the umask) for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
   /// A file without a name in `folder`, for reading and writing. The system deletes it when it is closed. It has a name
-  /// for a moment on file systems that cannot make one without. path() returns `folder`.
-  static File unnamed(const std::string& folder);
-  /// The same in the folder for temporary files (TMPDIR, else /tmp).
+  /// for a moment on file systems that cannot make one without. path() returns `path`, and errors name it.
+  static File unnamed(const std::string& folder, const std::string& path);
+  /// The same in the folder for temporary files (TMPDIR, else /tmp), which path() returns.
   static File temporary();
 
   ~File();
