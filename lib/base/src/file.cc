@@ -13,12 +13,11 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/input.h"
+#include "transfer.h"
 
 namespace fp8 {
 namespace {
 
-// Linux transfers at most about 2 GiB per call.
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
 constexpr std::uint64_t kWriteBack = std::uint64_t{8} << 20U;
 
 off_t file_offset(const std::string& path, std::uint64_t offset) {

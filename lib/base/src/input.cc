@@ -7,11 +7,10 @@
 #include <cerrno>
 
 #include "fp8/base/error.h"
+#include "transfer.h"
 
 namespace fp8 {
 namespace {
-
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;  // Linux transfers about 2 GiB per call
 
 ssize_t read_once(int fd, void* to, std::size_t most) {
   ssize_t n = 0;

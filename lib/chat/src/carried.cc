@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kWhite = " \t\r\n";
 constexpr const char* kKey = "chat_template";
 constexpr const char* kModelName = "_name_or_path";  // of config.json
-constexpr json::Limits kLimits{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
+constexpr json::Limits kContentLimits{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kWhite);
@@ -75,7 +75,7 @@ std::optional<std::string> jinja_of(const std::string& content, const std::strin
     const bool marked = content.find("{%") != std::string::npos || content.find("{{") != std::string::npos;
     return marked || path.ends_with(".jinja") ? std::optional(content) : std::nullopt;
   }
-  const json::Value value = json::parse(content, path, kLimits);
+  const json::Value value = json::parse(content, path, kContentLimits);
   const json::Value* const found = value.as_object().find(kKey);
   if (found == nullptr || found->is_null()) return std::nullopt;
   const std::string what = path + ": \"" + kKey + "\"";

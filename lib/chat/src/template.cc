@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20U;  // of a file, such as a tokenizer_config.json
-constexpr json::Limits kLimits{.max_depth = 8, .max_bytes = std::size_t{1} << 20U};
+constexpr json::Limits kTemplateLimits{.max_depth = 8, .max_bytes = std::size_t{1} << 20U};
 constexpr json::Limits kConfig{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
 constexpr const char* kSpecialTokens = "tokenizer_config.json";
 constexpr std::size_t kMostPieces = 1000;
@@ -70,12 +70,12 @@ std::size_t count(const std::vector<Piece>& pieces, PartKind kind) {
   return n;
 }
 
-const std::string& text_of(const json::Value& value, const std::string& what) {
+const std::string& entry_text(const json::Value& value, const std::string& what) {
   if (!value.is_string()) throw Error(what + ": not a string");
   return value.as_string();
 }
 
-const json::Array& list_of(const json::Object& object, std::string_view key, const std::string& path) {
+const json::Array& entries_of(const json::Object& object, std::string_view key, const std::string& path) {
   const json::Array& list = object.get_array(key, path);
   if (list.size() > kMostPieces) throw Error(path + ": " + std::string(key) + ": too many entries");
   return list;
@@ -85,8 +85,8 @@ std::vector<Piece> read_pieces(const json::Object& object, std::string_view key,
                                std::initializer_list<PartKind> allowed, const std::string& path) {
   std::vector<Piece> pieces;
   const std::string what = path + ": " + std::string(key);
-  for (const json::Value& value : list_of(object, key, path)) {
-    const std::string& text = text_of(value, what);
+  for (const json::Value& value : entries_of(object, key, path)) {
+    const std::string& text = entry_text(value, what);
     if (text == "{bos}") {
       pieces.push_back({.kind = Piece::Kind::bos});
     } else if (text == "{eos}") {
@@ -101,8 +101,8 @@ std::vector<Piece> read_pieces(const json::Object& object, std::string_view key,
 std::vector<std::string> read_texts(const json::Object& object, std::string_view key, const std::string& path) {
   std::vector<std::string> texts;
   if (!object.contains(key)) return texts;
-  for (const json::Value& text : list_of(object, key, path))
-    texts.push_back(text_of(text, path + ": " + std::string(key)));
+  for (const json::Value& text : entries_of(object, key, path))
+    texts.push_back(entry_text(text, path + ": " + std::string(key)));
   return texts;
 }
 
@@ -110,7 +110,7 @@ std::vector<KnownJinja> read_jinja(const json::Object& object, const std::string
   std::vector<KnownJinja> all;
   if (!object.contains("jinja")) return all;
   const std::string what = path + ": jinja";
-  for (const json::Value& value : list_of(object, "jinja", path)) {
+  for (const json::Value& value : entries_of(object, "jinja", path)) {
     if (!value.is_object()) throw Error(what + ": an entry is not an object");
     const json::Object& entry = value.as_object();
     entry.get_string_or("of", "", what);
@@ -156,7 +156,7 @@ std::optional<std::string> special_token(const json::Object& config, const std::
   const json::Value* value = config.find(key);
   if (value != nullptr && value->is_object()) value = value->as_object().find("content");
   if (value == nullptr || value->is_null()) return std::nullopt;
-  return text_of(*value, path + ": \"" + key + "\"");
+  return entry_text(*value, path + ": \"" + key + "\"");
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ Template read_template(const std::string& name_or_path) {
   const std::string path = share_file("templates", "template", name_or_path);
   const std::string content = read_text_file(path, kMostBytes);
   if (const std::optional<std::string> jinja = jinja_of(content, path)) return known_template(*jinja, path);
-  Template form = parse_template(json::parse(content, path, kLimits), path);
+  Template form = parse_template(json::parse(content, path, kTemplateLimits), path);
   form.name = name_or_path;
   return form;
 }

@@ -26,7 +26,6 @@ constexpr std::uint64_t kMaxDocument = std::uint64_t{1} << 28;
 constexpr std::uint64_t kMaxTokenizer = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxText = std::uint64_t{1} << 26;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
 bool is_document(std::string_view name) {
   return name == "config" || name == "train" || name == "provenance" || name == "tokenizer" ||
@@ -76,7 +75,7 @@ void check_dataset(const h5::Reader& reader, const TensorMeta& meta, const Block
                 ": its dtype, shape, offset or global_shape differs from the manifest");
 }
 
-Manifest manifest_of(const h5::Reader& file) {
+Manifest manifest_of_file(const h5::Reader& file) {
   Manifest manifest;
   manifest.kind = check_root(file);
   if (file.group("").contains("rank"))
@@ -187,7 +186,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   } else {
     s.readers.push_back(std::make_unique<const h5::Reader>(s.path, h5::kCheckpointMagic));
     s.digest = s.readers.front()->stated_digest();
-    s.manifest = manifest_of(*s.readers.front());
+    s.manifest = manifest_of_file(*s.readers.front());
   }
   s.by_file.resize(s.manifest.files.size());
   for (std::size_t t = 0; t < s.manifest.tensors.size(); ++t) {
@@ -301,7 +300,7 @@ void Checkpoint::read_rows_as_f32(std::string_view name, std::int64_t begin, std
   if (out.size() != static_cast<std::uint64_t>(end - begin) * row)
     throw Error(here + "buffer size differs from the size of its rows");
   const auto step =
-      static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPiece / std::max<std::uint64_t>(1, row_bytes)));
+      static_cast<std::int64_t>(std::max<std::uint64_t>(1, kReadPiece / std::max<std::uint64_t>(1, row_bytes)));
   std::vector<std::byte> buffer;
   for (std::int64_t r = begin; r < end; r += step) {
     const std::int64_t rows = std::min(step, end - r);

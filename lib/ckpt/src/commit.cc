@@ -31,8 +31,8 @@ std::vector<const FileEntry*> by_rank(const std::vector<FileEntry>& entries, con
   return sorted;
 }
 
-Manifest manifest_of(FileKind kind, const json::Value& mesh, const std::vector<FileEntry>& entries,
-                     const std::string& what) {
+Manifest manifest_of_ranks(FileKind kind, const json::Value& mesh, const std::vector<FileEntry>& entries,
+                           const std::string& what) {
   Manifest manifest;
   manifest.kind = kind;
   manifest.mesh = mesh;
@@ -77,7 +77,7 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
 
 void commit_folder(const std::string& temporary, const std::string& final_path, FileKind kind, const json::Value& mesh,
                    const std::vector<FileEntry>& entries, const LockedFolder* held) {
-  const std::string text = format_manifest(manifest_of(kind, mesh, entries, final_path));
+  const std::string text = format_manifest(manifest_of_ranks(kind, mesh, entries, final_path));
   File file = File::create_exclusive(temporary + "/" + std::string(kManifestName));
   file.write_all(text);
   file.sync();

@@ -7,8 +7,6 @@
 namespace fp8::ckpt {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
-
 // The runs of a box in a row-major array of `shape`, in the order of the box.
 struct Runs {
   std::size_t axis = 0;               // the last dimension in which the box has not all indices, or 0
@@ -56,7 +54,7 @@ void read_block(const h5::Reader& file, const TensorMeta& meta, const Block& blo
   const Runs runs = runs_of(shape, box, dtype::size_of(meta.dtype));
   const h5::Entry& entry = file.at(meta.name);
   std::uint64_t from = entry.offset + static_cast<std::uint64_t>(first - block.begin_row()) * entry.row_bytes();
-  const std::uint64_t step = std::max<std::uint64_t>(1, kPiece / runs.bytes);
+  const std::uint64_t step = std::max<std::uint64_t>(1, kReadPiece / runs.bytes);
   std::vector<std::byte> buffer;
   for (std::uint64_t r = 0; r < runs.count; r += step) {
     const std::uint64_t n = std::min(step, runs.count - r);

@@ -10,15 +10,15 @@
 #include "fp8/base/ordered.h"
 #include "fp8/data/sampler.h"
 #include "fp8/token/encoder_pool.h"
+#include "progress.h"
 #include "text_check.h"
 
 namespace fp8::data {
 namespace {
 
-constexpr std::size_t kBatch = std::size_t{1} << 19U;  // bytes of JSON that a thread renders at a time
-constexpr std::int64_t kProgressEvery = std::int64_t{1} << 22U;
-constexpr std::int64_t kNotedBad = 10;    // bad records that are named
-constexpr std::size_t kMostReasons = 50;  // most reasons that are counted one by one
+constexpr std::size_t kRenderedBatch = std::size_t{1} << 19U;  // bytes of JSON that a thread renders at a time
+constexpr std::int64_t kNotedBad = 10;                         // bad records that are named
+constexpr std::size_t kMostReasons = 50;                       // most reasons that are counted one by one
 
 // Records of one input. Without a schema no record so far had the columns of a known format.
 struct Batch {
@@ -261,14 +261,14 @@ void guess(Batch& batch, const ChatOptions& options) {
   }
 }
 
-void read_input(const std::string& path, const ChatOptions& options, OrderedTasks<Batch, std::vector<Outcome>>& tasks,
-                const Consumer& consumer) {
+void read_chat_input(const std::string& path, const ChatOptions& options,
+                     OrderedTasks<Batch, std::vector<Outcome>>& tasks, const Consumer& consumer) {
   json::RecordReader reader(path, options.layout, options.waiting);
   refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {});
   std::optional<chat::Schema> schema;
   if (options.format) schema = chat::schema_of(*options.format, options.columns);
   json::read_batches(
-      reader, kBatch,
+      reader, kRenderedBatch,
       [&](std::vector<json::Record> records) {
         Batch batch{reader.name(), schema, std::move(records)};
         if (!schema) guess(batch, options);
@@ -308,7 +308,7 @@ ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& 
                                                     for (Outcome& outcome : outcomes) consumer.take(std::move(outcome));
                                                   });
   for (const std::string& input : options.inputs) {
-    if (!consumer.stopped()) read_input(input, options, tasks, consumer);
+    if (!consumer.stopped()) read_chat_input(input, options, tasks, consumer);
   }
   tasks.finish();
   return consumer.finish();

@@ -10,7 +10,7 @@
 namespace fp8::data {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 18U, kBatch = std::size_t{1} << 20U;
+constexpr std::size_t kDividedPiece = std::size_t{1} << 18U, kEncodedBatch = std::size_t{1} << 20U;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void DocumentEncoder::append(std::string_view text, const std::string& where) {
   where_ = where;
   text_ += text;
   // The search for a split point goes backwards, so text without one is not searched again until it has doubled.
-  while (text_.size() >= std::max(kPiece, 2 * searched_)) {
+  while (text_.size() >= std::max(kDividedPiece, 2 * searched_)) {
     const std::optional<std::size_t> place = tokenizer_.division(text_);
     searched_ = place ? 0 : text_.size();
     if (place) add_piece(*place, false);
@@ -60,7 +60,7 @@ void DocumentEncoder::add_piece(std::size_t length, bool last) {
   }
   bytes_ += piece.length;
   pieces_.push_back(std::move(piece));
-  if (bytes_ >= kBatch) start_batch();
+  if (bytes_ >= kEncodedBatch) start_batch();
 }
 
 void DocumentEncoder::start_batch() {

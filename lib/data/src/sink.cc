@@ -7,13 +7,9 @@
 
 #include "fp8/base/error.h"
 #include "input.h"
+#include "progress.h"
 
 namespace fp8::data {
-namespace {
-
-constexpr std::int64_t kProgressEvery = std::int64_t{1} << 22;
-
-}  // namespace
 
 Sink::Sink(const TokenizeOptions& options, std::int64_t vocab_size, std::optional<std::string> tokenizer)
     : options_(options) {

@@ -17,7 +17,7 @@ namespace {
 
 using dtype::DType;
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 16;  // elements read at a time
+constexpr std::int64_t kReadElements = std::int64_t{1} << 16;  // elements read at a time
 
 // Converts elements of type T at `raw` to int32, from the first on; `raw` may be the end of the memory of `out`, since
 // writing never overtakes reading. Returns the index of an element that is not below `vocab_size`; -1 if none.
@@ -101,8 +101,8 @@ struct TokenFile::State {
     std::vector<std::uint64_t> offsets;
     std::uint64_t before = 0;
     bool increasing = true;
-    for (std::int64_t i = 0; i <= info.documents && increasing; i += kPiece) {
-      offsets.resize(static_cast<std::size_t>(std::min(kPiece, info.documents + 1 - i)));
+    for (std::int64_t i = 0; i <= info.documents && increasing; i += kReadElements) {
+      offsets.resize(static_cast<std::size_t>(std::min(kReadElements, info.documents + 1 - i)));
       read_documents(i, offsets);
       for (std::size_t j = 0; j < offsets.size(); ++j) {
         increasing = increasing && (i == 0 && j == 0 ? offsets[j] == 0 : offsets[j] > before);
@@ -135,8 +135,8 @@ bool is_tokenizer_id(std::string_view id) { return id == "bytes" || Digest::from
 TokenFile::TokenFile(const std::string& path, bool verify) : state_(std::make_unique<State>(path, verify)) {
   if (!verify) return;
   std::vector<std::int32_t> piece;
-  for (std::int64_t at = 0; at < info().tokens; at += kPiece) {
-    piece.resize(static_cast<std::size_t>(std::min(kPiece, info().tokens - at)));
+  for (std::int64_t at = 0; at < info().tokens; at += kReadElements) {
+    piece.resize(static_cast<std::size_t>(std::min(kReadElements, info().tokens - at)));
     read(at, piece);
   }
 }
@@ -151,8 +151,8 @@ const std::string& TokenFile::digest() const { return state_->reader.stated_dige
 std::vector<std::int64_t> TokenFile::documents() const {
   std::vector<std::int64_t> offsets;
   std::vector<std::uint64_t> piece;
-  for (std::int64_t i = 0; i <= info().documents; i += kPiece) {
-    piece.resize(static_cast<std::size_t>(std::min(kPiece, info().documents + 1 - i)));
+  for (std::int64_t i = 0; i <= info().documents; i += kReadElements) {
+    piece.resize(static_cast<std::size_t>(std::min(kReadElements, info().documents + 1 - i)));
     state_->read_documents(i, piece);
     offsets.insert(offsets.end(), piece.begin(), piece.end());
   }

@@ -16,7 +16,7 @@ namespace fp8::data {
 namespace {
 
 using dtype::DType;
-constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kSpoolPiece = std::size_t{1} << 20;
 
 // Bytes collected on disk until they are complete. The file has no name, so the system deletes it in any case.
 class Spool {
@@ -28,13 +28,13 @@ class Spool {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
     digests_.update(bytes);
     size_ += bytes.size();
-    if (buffer_.size() >= kPiece) flush();
+    if (buffer_.size() >= kSpoolPiece) flush();
   }
   void copy_to(h5::Writer& out) {
     flush();
-    std::vector<std::byte> piece(kPiece);
+    std::vector<std::byte> piece(kSpoolPiece);
     for (std::uint64_t at = 0; at < size_; at += piece.size()) {
-      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, size_ - at)));
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kSpoolPiece, size_ - at)));
       file_.pread_exact(piece, at);
       out.write(piece);
     }

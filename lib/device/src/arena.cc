@@ -12,7 +12,7 @@
 namespace fp8::device {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // alignment of cudaMalloc, which the kernels of cuDNN may assume
+constexpr std::size_t kPartAlignment = 256;  // alignment of cudaMalloc, which the kernels of cuDNN may assume
 constexpr std::size_t kShownUsers = 3;
 // First address of a dry arena: no process can map memory there, so that an access faults.
 constexpr std::uintptr_t kDryBase = std::uintptr_t{1} << 62;
@@ -47,7 +47,7 @@ Arena::Arena() = default;
 Arena::Arena(std::size_t bytes, DeviceType device) : dry_(false), memory_(bytes, device, "step memory") {}
 
 // Bytes for stack and pool together, a multiple of the alignment.
-std::size_t Arena::limit() const { return dry_ ? kMost : memory_.size() & ~(kAlignment - 1); }
+std::size_t Arena::limit() const { return dry_ ? kMost : memory_.size() & ~(kPartAlignment - 1); }
 
 std::byte* Arena::base() const {
   return dry_ ? reinterpret_cast<std::byte*>(kDryBase)  // NOLINT(performance-no-int-to-ptr): never accessed
@@ -57,7 +57,7 @@ std::byte* Arena::base() const {
 // The size of a block for `bytes`. Throws Error if the memory cannot hold it even without other blocks.
 std::size_t Arena::rounded(std::size_t bytes, std::string_view category) const {
   if (bytes > limit()) refuse(bytes, category);
-  return (std::max<std::size_t>(bytes, 1) + kAlignment - 1) & ~(kAlignment - 1);
+  return (std::max<std::size_t>(bytes, 1) + kPartAlignment - 1) & ~(kPartAlignment - 1);
 }
 
 void Arena::refuse(std::size_t bytes, std::string_view category) const {

@@ -17,7 +17,7 @@
 namespace fp8::device {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHeapAlignment = 64;
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;  // bytes; smaller buffers are heap memory
 
 bool mapped(std::size_t bytes) { return bytes >= kMapFrom; }
@@ -31,7 +31,7 @@ std::byte* allocate_host(std::size_t bytes) {
     (void)madvise(p, bytes, MADV_HUGEPAGE);  // fails harmlessly on kernels without huge pages
     return static_cast<std::byte*>(p);
   }
-  if (posix_memalign(&p, kAlignment, bytes) != 0) return nullptr;
+  if (posix_memalign(&p, kHeapAlignment, bytes) != 0) return nullptr;
   std::memset(p, 0, bytes);
   return static_cast<std::byte*>(p);
 }

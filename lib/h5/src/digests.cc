@@ -10,13 +10,14 @@
 namespace fp8::h5 {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 18;  // stays in the cache until it is digested
-
 // Feeds pieces of a file to digesters.
 class Feeder {
  public:
   Feeder(const File& file, std::uint64_t size, const PieceRunner& run)
-      : file_(file), size_(size), run_(run), buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece))) {}
+      : file_(file),
+        size_(size),
+        run_(run),
+        buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(size, kDigestPiece))) {}
 
   // Reads the bytes [begin, end) and copies them to `into` if it has room. Returns false if one of the elements, of
   // `dtype`, is not among `values`.

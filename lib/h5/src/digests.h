@@ -2,6 +2,7 @@
 /// user block or kept by the writer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,6 +25,9 @@ struct Part {
   Values values = Values::any;
   std::span<std::byte> into = {};  ///< buffer for the checked bytes: `bytes` long, or empty
 };
+
+/// Bytes that are read at a time to be digested; they stay in the cache until then.
+inline constexpr std::size_t kDigestPiece = std::size_t{1} << 18;
 
 /// Throws Error `path: /name: damaged` unless a dataset's bytes have the stated digest.
 void check_digest(const std::string& path, std::string_view name, const Digest& digest, std::string_view stated);

@@ -14,8 +14,6 @@
 namespace fp8::h5 {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
-
 std::string_view without_slash(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
 
 }  // namespace
@@ -98,7 +96,7 @@ void Reader::verify(std::string_view name) const {
   Digester digester;
   std::vector<std::byte> piece;
   for (std::uint64_t done = 0; done < entry.bytes; done += piece.size()) {
-    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, entry.bytes - done)));
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kDigestPiece, entry.bytes - done)));
     state_->file.pread_exact(piece, entry.offset + done);
     digester.update(piece);
   }

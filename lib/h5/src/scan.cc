@@ -26,13 +26,13 @@ std::uint64_t little_endian_u64(std::span<const std::byte> bytes) {
   return v;
 }
 
-struct Link {
+struct TypedLink {
   std::string name;
   H5L_type_t type;
 };
 
 struct LinkList {
-  std::vector<Link> links;
+  std::vector<TypedLink> links;
   bool failed = false;
 };
 
@@ -88,13 +88,13 @@ class Scanner {
     // damaged.
     if (H5Literate(id, H5_INDEX_NAME, H5_ITER_NATIVE, &index, collect_link, &list) < 0 || list.failed)
       fail(name, "damaged: its links cannot be read");
-    for (const Link& link : list.links) {
+    for (const TypedLink& link : list.links) {
       if (!valid_name(link.name)) fail(name, "holds a name that is not allowed: " + terminal_safe(link.name));
       member(id, link, name.empty() ? link.name : name + "/" + link.name, depth + 1);
     }
   }
 
-  void member(hid_t parent, const Link& link, const std::string& name, std::size_t depth) {
+  void member(hid_t parent, const TypedLink& link, const std::string& name, std::size_t depth) {
     if (link.type != H5L_TYPE_HARD) fail(name, "soft and external links are not allowed");
     if (depth > kMaxDepth) fail(name, "groups nest deeper than " + std::to_string(kMaxDepth));
     Handle object(H5Oopen(parent, link.name.c_str(), H5P_DEFAULT), H5Oclose);

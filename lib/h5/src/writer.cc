@@ -85,7 +85,8 @@ struct Writer::State {
 
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 18;  // a thread of the lowest priority may take a second for 1 MiB
+// Bytes that are written at a time: a thread of the lowest priority may take a second for 1 MiB.
+constexpr std::size_t kWritePiece = std::size_t{1} << 18;
 constexpr std::uint64_t kWriteBack = std::uint64_t{8} << 20;  // the disk writes these while the next are computed
 constexpr std::uint64_t kPage = 4096;
 
@@ -155,7 +156,7 @@ std::string Writer::State::write_image() {
   std::uint64_t position = magic.empty() ? 0 : kUserBlockBytes;
   const auto write_to = [&](std::uint64_t end) {
     while (position < end) {
-      buffer.resize(std::min<std::uint64_t>(end - position, kPiece));
+      buffer.resize(std::min<std::uint64_t>(end - position, kWritePiece));
       run_piece(run, [&] {
         image.read(position, buffer);
         raw.pwrite_all(buffer, position);
@@ -302,7 +303,7 @@ void Writer::write(std::span<const std::byte> bytes) {
   if (!s.dataset.ok()) s.fail("", "bytes without a dataset");
   if (bytes.size() > s.bytes - s.written) s.fail(s.name, "more bytes than its shape has");
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kPiece));
+    const auto piece = bytes.first(std::min(bytes.size(), kWritePiece));
     try {
       run_piece(s.run, [&] {
         s.raw.pwrite_all(piece, s.offset + s.written);

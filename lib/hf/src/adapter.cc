@@ -14,15 +14,15 @@
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "lora.h"
+#include "shape_text.h"
 
 namespace fp8::hf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 constexpr std::size_t kPart = std::string_view("lora_A").size();
-constexpr std::size_t kPiece = std::size_t{1} << 20U;  // bytes that are digested at a time
+constexpr std::size_t kDigestPiece = std::size_t{1} << 20U;  // bytes that are digested at a time
 
 std::string settings_path(const std::string& folder) { return folder + "/" + kAdapterConfig; }
 
@@ -70,7 +70,7 @@ bool is_off(const json::Value& v) {
 }
 
 // Throws for settings under which an adapter computes something else, or may, because their kind is not known.
-void refuse_unsupported(const json::Object& settings, const Keys& keys) {
+void refuse_unsupported_settings(const json::Object& settings, const Keys& keys) {
   const std::string type = keys.text("peft_type", "");
   if (type != "LORA") keys.fail("peft_type \"" + excerpt(type) + "\" is not supported (LORA is)");
   const std::string bias = keys.text("bias", "none");
@@ -91,17 +91,11 @@ LoraConfig read_settings(const std::string& path, const ModelConfig& model) {
   const json::Value value = json::parse_file(path, kConfigLimits);
   if (!value.is_object()) throw Error(path + ": not an object");
   const Keys keys(value.as_object(), path);
-  refuse_unsupported(value.as_object(), keys);
+  refuse_unsupported_settings(value.as_object(), keys);
   LoraConfig lora = read_lora_numbers(keys);
   lora.targets = target_modules(keys, model);
   check_lora(lora, model, path);
   return lora;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string out;
-  for (const std::int64_t extent : shape) out += (out.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + out + "]";
 }
 
 }  // namespace
@@ -159,7 +153,7 @@ std::string AdapterFolder::digest() const {
   for (const TensorInfo& t : file_.tensors()) {
     add(t.name + " " + t.dtype + " ");
     for (std::uint64_t at = 0; at < t.end - t.begin; at += piece.size()) {
-      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, t.end - t.begin - at)));
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kDigestPiece, t.end - t.begin - at)));
       file_.read(t, at, piece);
       digester.update(piece);
     }

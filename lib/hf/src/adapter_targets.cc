@@ -13,7 +13,7 @@ namespace fp8::hf {
 namespace {
 
 constexpr const char* kTargets = "target_modules";
-constexpr const char* kLayers = "layers_to_transform";
+constexpr const char* kLayersToTransform = "layers_to_transform";
 constexpr const char* kPattern = "layers_pattern";
 constexpr const char* kParent = "layers";  // name of the module whose children are the numbered layers
 
@@ -48,7 +48,7 @@ bool is_all_linear(std::string text) {
 
 // Whether `module` ends with one of the names, which begins after a dot. A mixture of experts has thousands of modules
 // and may have as many names.
-bool ends_with_any(std::string_view module, const std::set<std::string, std::less<>>& names) {
+bool ends_with_name(std::string_view module, const std::set<std::string, std::less<>>& names) {
   for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1))
     if (names.contains(module.substr(dot + 1))) return true;
   return false;
@@ -68,13 +68,13 @@ std::int64_t layer_of(const std::string& module) {
 // The layers that `layers_to_transform` restricts names to; nothing without a restriction. No layer if
 // `layers_pattern` names another parent than that of the layers.
 std::optional<std::vector<std::int64_t>> layers_of(const Keys& keys, bool expression) {
-  const json::Value* layers = keys.find(kLayers);
-  for (const char* key : {kLayers, kPattern})
+  const json::Value* layers = keys.find(kLayersToTransform);
+  for (const char* key : {kLayersToTransform, kPattern})
     if (expression && keys.find(key) != nullptr)
       keys.fail(quoted(key) + " contradicts a " + quoted(kTargets) + " that is a text");
   std::vector<std::int64_t> numbers;
   const auto add = [&](const json::Value& v) {
-    if (!v.is_int()) keys.fail(quoted(kLayers) + " is neither an integer nor an array of integers");
+    if (!v.is_int()) keys.fail(quoted(kLayersToTransform) + " is neither an integer nor an array of integers");
     numbers.push_back(v.as_int());
   };
   if (layers != nullptr && layers->is_array()) {
@@ -87,7 +87,7 @@ std::optional<std::vector<std::int64_t>> layers_of(const Keys& keys, bool expres
   for (const std::string& name : parents.list)
     if (!std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }))
       keys.fail(quoted(kPattern) + ": \"" + excerpt(name) + "\" is not evaluated: it is no plain name");
-  if (!parents.list.empty() && layers == nullptr) keys.fail(quoted(kPattern) + " needs " + quoted(kLayers));
+  if (!parents.list.empty() && layers == nullptr) keys.fail(quoted(kPattern) + " needs " + quoted(kLayersToTransform));
   if (layers == nullptr || (layers->is_array() && numbers.empty())) return std::nullopt;
   if (!parents.list.empty() && !contains(parents.list, kParent)) numbers.clear();
   return numbers;
@@ -103,7 +103,7 @@ std::vector<std::string> without_excluded(const Keys& keys, const std::vector<st
   const auto excluded = names.set();
   std::vector<std::string> left;
   for (std::size_t i = 0; i < modules.size(); ++i)
-    if (!matched[i] && (names.text || !(excluded.contains(modules[i]) || ends_with_any(modules[i], excluded))))
+    if (!matched[i] && (names.text || !(excluded.contains(modules[i]) || ends_with_name(modules[i], excluded))))
       left.push_back(modules[i]);
   return left;
 }
@@ -125,7 +125,7 @@ std::vector<std::string> named(const Keys& keys, const std::vector<std::string>&
     const std::string& module = modules[i];
     const bool in_layer = !layers || std::ranges::find(*layers, layer_of(module)) != layers->end();
     // A full name is not restricted to layers.
-    const bool ends = wanted.contains(module) || (ends_with_any(module, wanted) && in_layer);
+    const bool ends = wanted.contains(module) || (ends_with_name(module, wanted) && in_layer);
     if (names.text ? matched[i] : ends) found.push_back(module);
   }
   return found;

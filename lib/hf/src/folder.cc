@@ -14,6 +14,7 @@
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "fused_experts.h"
+#include "keys.h"
 
 namespace fp8::hf {
 namespace {
@@ -25,7 +26,6 @@ constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
 constexpr std::array kTokenizerTexts{"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                      "chat_template.jinja", "chat_template.json"};
 constexpr const char* kGenerationConfig = "generation_config.json";
-constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
 
 bool exists(const std::string& path) {

@@ -1,15 +1,20 @@
 /// Checked access to the values of a JSON object. Private to this crate.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
+#include "fp8/json/json.h"
 #include "fp8/json/value.h"
 
 namespace fp8::hf {
+
+/// Limits of config.json and of PEFT's adapter_config.json.
+inline constexpr json::Limits kConfigLimits{.max_depth = 64, .max_bytes = std::size_t{16} << 20U};
 
 /// One object of an untrusted file, with range checks on its values. Keys that are null count as missing.
 class Keys {

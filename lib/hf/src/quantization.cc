@@ -10,6 +10,7 @@
 #include "fp8/dtype/finite.h"
 #include "fp8/hf/export.h"
 #include "quantization_config.h"
+#include "shape_text.h"
 
 namespace fp8::hf {
 namespace {
@@ -30,12 +31,6 @@ std::string_view module_of(std::string_view name) { return name.substr(0, name.r
 
 std::string where(const Folder& folder, const Folder::Entry& entry) {
   return folder.path() + ": " + terminal_safe(excerpt(entry.info->name));
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string out = "[";
-  for (const std::int64_t extent : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(extent);
-  return out + "]";
 }
 
 // Extents of the scales of a weight, in a checkpoint and all spellings in a folder.

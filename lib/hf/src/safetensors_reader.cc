@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::size_t kPiece = std::size_t{1} << 20U;  // elements that are converted at a time
+constexpr std::size_t kConvertPiece = std::size_t{1} << 20U;  // elements that are converted at a time
 
 std::uint64_t offset_of(const json::Value& v, const std::string& where) {
   if (!v.is_int() || v.as_double() < 0) throw Error(where + ": data_offsets must be two whole numbers");
@@ -186,9 +186,9 @@ void SafetensorsFile::read_rows_f32(const TensorInfo& tensor, std::int64_t first
   if (std::cmp_not_equal(out.size(), row * count)) throw Error(where + ": buffer of the wrong size");
   const std::size_t width = tensor.element_size;
   std::uint64_t offset = static_cast<std::uint64_t>(row * first) * width;
-  std::vector<std::byte> raw(std::min(out.size(), kPiece) * width);
+  std::vector<std::byte> raw(std::min(out.size(), kConvertPiece) * width);
   while (!out.empty()) {
-    const std::size_t n = std::min(out.size(), kPiece);
+    const std::size_t n = std::min(out.size(), kConvertPiece);
     const std::span<std::byte> piece = std::span(raw).first(n * width);
     read(tensor, offset, piece);
     dtype::to_floats(*format, piece.data(), out.first(n));

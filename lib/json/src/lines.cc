@@ -8,8 +8,6 @@
 namespace fp8::json {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16U;
-
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 }  // namespace
@@ -25,7 +23,7 @@ bool LineReader::fill() {
   buffer_.erase(0, begin_);
   scanned_ -= begin_;
   begin_ = 0;
-  return append_some(fd_, name_, buffer_, kPiece) > 0;
+  return append_some(fd_, name_, buffer_, kReadPiece) > 0;
 }
 
 // The next line with its newline, or the unterminated rest; not yet consumed.

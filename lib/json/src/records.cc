@@ -14,7 +14,6 @@
 namespace fp8::json {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16U;
 constexpr std::string_view kSpace = " \t\r\n";
 
 bool is_space(char c) { return kSpace.find(c) != std::string_view::npos; }
@@ -85,7 +84,7 @@ class ArrayReader {
   bool fill() {
     buffer_.erase(0, begin_);
     begin_ = 0;
-    return append_some(fd_, name_, buffer_, kPiece) > 0;
+    return append_some(fd_, name_, buffer_, kReadPiece) > 0;
   }
   // The next character that is not white space, not consumed; 0 at the end.
   char next_mark() {
@@ -168,7 +167,7 @@ RecordReader::RecordReader(const std::string& path, Layout layout, const File::W
     s.file = File::open_read(path, waiting);
     s.fd = s.file.fd();
   }
-  while (s.head.size() < kPiece && append_some(s.fd, s.name, s.head, kPiece - s.head.size()) > 0) {
+  while (s.head.size() < kReadPiece && append_some(s.fd, s.name, s.head, kReadPiece - s.head.size()) > 0) {
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLinearMembers = 16;  // up to this size a linear scan is faster
 
-std::string quoted(std::string_view key) { return "\"" + excerpt(key) + "\""; }
+std::string quoted_key(std::string_view key) { return "\"" + excerpt(key) + "\""; }
 
 [[noreturn]] void throw_type(std::string_view expected, Type found) {
   throw Error("expected " + std::string(expected) + ", found " + std::string(type_name(found)));
@@ -25,11 +25,11 @@ std::string quoted(std::string_view key) { return "\"" + excerpt(key) + "\""; }
 template <typename Get>
 decltype(auto) named(const Object& object, std::string_view key, const std::string& what, Get get) {
   const Value* value = object.find(key);
-  if (value == nullptr) throw Error(what + ": " + quoted(key) + " is missing");
+  if (value == nullptr) throw Error(what + ": " + quoted_key(key) + " is missing");
   try {
     return get(*value);
   } catch (const Error& e) {
-    throw Error(what + ": " + quoted(key) + ": " + e.what());
+    throw Error(what + ": " + quoted_key(key) + ": " + e.what());
   }
 }
 
@@ -57,7 +57,7 @@ Object& Object::operator=(Object&&) noexcept = default;
 Object Object::from_members(std::vector<Member> members) {
   Object object;
   object.members_ = std::move(members);
-  const auto refuse = [](const Member& m) { throw Error("duplicate key " + quoted(m.key)); };
+  const auto refuse = [](const Member& m) { throw Error("duplicate key " + quoted_key(m.key)); };
   if (object.members_.size() > kLinearMembers) {
     object.build_index();
     const auto same = [&](std::uint32_t a, std::uint32_t b) {
@@ -102,7 +102,7 @@ Value* Object::find(std::string_view key) {
 
 const Value& Object::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
-  throw Error(quoted(key) + " is missing");
+  throw Error(quoted_key(key) + " is missing");
 }
 
 Value& Object::set(std::string_view key, Value value) {

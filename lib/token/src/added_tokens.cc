@@ -9,10 +9,7 @@ namespace fp8::token {
 namespace {
 
 // \w of Rust's regex, anchored.
-constexpr std::string_view kWord = R"(\G[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])";
-
-// The Metaspace character, which replaces a space in normalized texts.
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+constexpr std::string_view kAnchoredWord = R"(\G[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])";
 
 std::size_t space_begin(std::string_view text, std::size_t end) {
   while (end > 0) {
@@ -48,7 +45,8 @@ bool crosses_space(const AddedToken& token) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool normalized) : word_(Expression::of_pcre2(kWord)) {
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, bool normalized)
+    : word_(Expression::of_pcre2(kAnchoredWord)) {
   for (const AddedToken& token : tokens) {
     if (token.normalized != normalized || token.pattern.empty()) continue;
     tokens_.push_back(&token);

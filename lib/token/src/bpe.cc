@@ -15,13 +15,12 @@
 namespace fp8::token {
 namespace {
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
 constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 constexpr std::size_t kPage = 256;
 constexpr std::size_t kPages = 0x110000 / kPage;
-constexpr char32_t kMetaspace = 0x2581;
+constexpr char32_t kMetaspaceCode = 0x2581;
 
-std::uint64_t joined(std::uint64_t high, std::uint64_t low) { return high << 32U | low; }
+std::uint64_t packed(std::uint64_t high, std::uint64_t low) { return high << 32U | low; }
 
 char32_t first_of(std::string_view text) { return character_at(text, 0).code; }
 char32_t last_of(std::string_view text) { return character_at(text, character_before(text, text.size())).code; }
@@ -121,7 +120,7 @@ void Bpe::read_merges(const json::Object& model) {
       right = merge.as_array()[1].as_string();
     }
     read_merge(left, right, rank);
-    if (!left.empty() && !right.empty()) crossings.push_back(joined(last_of(left), first_of(right)));
+    if (!left.empty() && !right.empty()) crossings.push_back(packed(last_of(left), first_of(right)));
   }
   if (!bytes_) find_boundaries(std::move(crossings));
 }
@@ -133,11 +132,11 @@ void Bpe::read_merge(std::string_view left, std::string_view right, std::size_t 
     throw Error(what_ + ": merge " + std::to_string(rank) + " needs " + shown(text) +
                 ", which is not in the vocabulary");
   };
-  const std::uint64_t pair = joined(id_of(left), id_of(right));
+  const std::uint64_t pair = packed(id_of(left), id_of(right));
   const std::uint32_t made = id_of(std::string(left).append(right));
   std::size_t at = (pair * 0x9E3779B97F4A7C15U) >> shift_;
   while (slots_[at].pair != kNoPair && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = {pair, joined(rank, made)};  // a repeated pair overrides
+  slots_[at] = {pair, packed(rank, made)};  // a repeated pair overrides
 }
 
 // A text may be encoded in two parts if no merge crosses the boundary between them. The unknown token and the tokens of
@@ -147,11 +146,12 @@ void Bpe::find_boundaries(std::vector<std::uint64_t> crossings) {
   crossings.erase(std::unique(crossings.begin(), crossings.end()), crossings.end());
   crossings_ = std::move(crossings);
   const bool crossed = std::any_of(crossings_.begin(), crossings_.end(), [](std::uint64_t pair) {
-    return pair % joined(1, 0) == kMetaspace && pair / joined(1, 0) != kMetaspace;
+    return pair % packed(1, 0) == kMetaspaceCode && pair / packed(1, 0) != kMetaspaceCode;
   });
   const bool all_bytes = std::find(fallback_.begin(), fallback_.end(), kNone) == fallback_.end();
-  const bool unknown = unknown_ && !unknown_->empty() && ids_.contains(*unknown_) && last_of(*unknown_) != kMetaspace;
-  splits_at_metaspace_ = initial(kMetaspace) != kNone && !crossed && (all_bytes || unknown);
+  const bool unknown =
+      unknown_ && !unknown_->empty() && ids_.contains(*unknown_) && last_of(*unknown_) != kMetaspaceCode;
+  splits_at_metaspace_ = initial(kMetaspaceCode) != kNone && !crossed && (all_bytes || unknown);
 }
 
 bool Bpe::divides(char32_t left, char32_t right) const {
@@ -174,7 +174,7 @@ bool Bpe::divides(char32_t left, char32_t right) const {
   const std::optional<Edge> b = edge(right, false);
   // Two neighbours that are both unknown may be fused.
   if (!a || !b || (!a->known && !b->known)) return false;
-  return !std::binary_search(crossings_.begin(), crossings_.end(), joined(a->code, b->code));
+  return !std::binary_search(crossings_.begin(), crossings_.end(), packed(a->code, b->code));
 }
 
 std::optional<std::uint32_t> Bpe::find(std::string_view text) const {

@@ -15,6 +15,9 @@
 
 namespace fp8::token {
 
+/// No id, and no place in a list of symbols.
+inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
 /// Buffers for encoding a piece, one per thread.
 struct BpeScratch {
   std::vector<std::uint32_t> symbols;     ///< ids of the current symbols

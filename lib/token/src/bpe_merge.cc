@@ -11,7 +11,6 @@
 namespace fp8::token {
 namespace {
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
 constexpr std::uint64_t kNoMerge = ~std::uint64_t{0};
 constexpr std::size_t kShort = 40;  // symbols; both ways take about the same time at this length
 

@@ -55,7 +55,8 @@ void fall_back(std::vector<std::string>& tokens) {
   tokens = std::move(out);
 }
 
-std::string_view stripped(std::string_view token, std::string_view content, std::int64_t start, std::int64_t stop) {
+std::string_view without_content(std::string_view token, std::string_view content, std::int64_t start,
+                                 std::int64_t stop) {
   for (; start > 0 && token.starts_with(content); --start) token.remove_prefix(content.size());
   for (; stop > 0 && token.ends_with(content); --stop) token.remove_suffix(content.size());
   return token;
@@ -128,7 +129,8 @@ void Decoder::run(const Step& step, std::size_t most, std::vector<std::string>& 
       }
       break;
     case Kind::strip:
-      for (std::string& token : tokens) token = std::string(stripped(token, step.content, step.start, step.stop));
+      for (std::string& token : tokens)
+        token = std::string(without_content(token, step.content, step.start, step.stop));
       break;
   }
 }

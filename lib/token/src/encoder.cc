@@ -8,12 +8,11 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "state.h"
+#include "unicode.h"
 #include "word_cache.h"
 
 namespace fp8::token {
 namespace {
-
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 // A piece of text between two steps.
 struct Piece {

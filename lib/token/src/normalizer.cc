@@ -20,7 +20,7 @@ bool ascii(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
 }
 
-std::string_view stripped(std::string_view text, bool left, bool right) {
+std::string_view without_white_space(std::string_view text, bool left, bool right) {
   while (left && !text.empty()) {
     const Character c = character_at(text, 0);
     if (!is_white_space(c.code)) break;
@@ -84,7 +84,7 @@ void Normalizer::run(const Step& step, std::string_view text, std::size_t most, 
       each([&](char32_t c) { append_lower_case(out, c); });
       break;
     case Kind::strip:
-      out = stripped(text, step.left, step.right);
+      out = without_white_space(text, step.left, step.right);
       break;
     case Kind::prepend:
       out.append(step.content).append(text);

@@ -20,7 +20,7 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordMembers = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 // Property names other than short names of general categories, in lower case without '_', '-' and spaces. All remaining
 // names are scripts.
@@ -148,8 +148,8 @@ class Translator {
     class_ = false;
     if (c == 's') return members(kSpace, in_set);
     if (c == 'S') return members(kNotSpace, in_set);
-    if (c == 'w') return members(kWord, in_set);
-    if (c == 'W' && !in_set) return members(kWord, false, true);
+    if (c == 'w') return members(kWordMembers, in_set);
+    if (c == 'W' && !in_set) return members(kWordMembers, false, true);
     if (c == 'd') return members(R"(\p{Nd})", in_set);
     if (c == 'D') return members(R"(\P{Nd})", in_set);
     if (c == 'p' || c == 'P') return property(c == 'P');
@@ -157,7 +157,7 @@ class Translator {
     if (c == 'v') {
       out_ += "\\x{b}";
     } else if ((c == 'b' || c == 'B') && !in_set) {
-      const std::string word = "[" + std::string(kWord) + "]";
+      const std::string word = "[" + std::string(kWordMembers) + "]";
       out_ += c == 'b' ? "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))"
                        : "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
     } else if (std::string_view("nrtfae").find(c) != std::string_view::npos ||

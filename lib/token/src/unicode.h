@@ -11,6 +11,9 @@
 
 namespace fp8::token {
 
+/// The Metaspace character, which replaces a space in normalized texts.
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
 /// A character of a text.
 struct Character {
   char32_t code = 0;       ///< code point
