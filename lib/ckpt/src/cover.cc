@@ -44,7 +44,7 @@ void add_corners(const Block& block, const std::vector<std::size_t>& dimensions,
   }
 }
 
-std::string name_of(const Corner& corner, const TensorPlaces& tensor, const std::vector<std::size_t>& dimensions) {
+std::string corner_name(const Corner& corner, const TensorPlaces& tensor, const std::vector<std::size_t>& dimensions) {
   if (dimensions.empty() || dimensions.back() == 0) return "row " + std::to_string(corner.at[0]);
   std::string text = "element [";
   for (std::size_t d = 0; d < tensor.meta.shape.size(); ++d)
@@ -66,7 +66,7 @@ void check_cover(const TensorPlaces& tensor, const std::string& what) {
     const Corner& first = corners[i];
     for (; i < corners.size() && corners[i].at == first.at; ++i) sum += corners[i].sign;
     if (sum != 0)
-      throw Error(what + ": " + name_of(first, tensor, dimensions) +
+      throw Error(what + ": " + corner_name(first, tensor, dimensions) +
                   (sum > 0 ? " is in two blocks" : " is in no block"));
   }
 }

@@ -123,7 +123,7 @@ void follow_codes(const Source& source, std::vector<model::Parameter>& table) {
 }
 
 // The granularity of the scales.
-const char* scaling_of(const SourceTensor& tensor) {
+const char* scaling_text(const SourceTensor& tensor) {
   if (tensor.scales_shape.size() == 2) return "block";
   return tensor.scales_shape.front() == tensor.shape.front() ? "row" : "tensor";
 }
@@ -206,7 +206,7 @@ ReadRows rows_of_weight(const Source& source, const model::Parameter& p, dtype::
 }
 
 // Writes a weight in the format `type`; rows and columns that the source lacks are zeros.
-void copy_weight(const Source& source, const model::Parameter& p, dtype::DType type, const ConvertOptions& options,
+void copy_padded(const Source& source, const model::Parameter& p, dtype::DType type, const ConvertOptions& options,
                  ckpt::ModelWriter& writer) {
   const SourceTensor& tensor = *source.find(p.name);
   const std::int64_t rows = rows_of(tensor.shape), cols = cols_of(tensor.shape);
@@ -271,7 +271,7 @@ void write_weight(const Source& source, const model::Parameter& p, const Convert
   const SourceTensor& tensor = *source.find(p.name);
   const bool codes = tensor.codes() && !options.dequantize;
   if (codes && options.merge_lora && has_adapter(source, p)) return requantize(source, p, writer, report);
-  copy_weight(source, p, output_type(p, tensor, options), options, writer);
+  copy_padded(source, p, output_type(p, tensor, options), options, writer);
   if (codes) write_scales(tensor, source.scales(tensor), writer);
 }
 
@@ -377,7 +377,7 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
     const SourceTensor* tensor = source.find(row.name);
     if (tensor == nullptr) continue;
     if (tensor->shape != row.shape) row.padded_from = tensor->shape;
-    if (tensor->codes() && !options.dequantize) row.scaling = scaling_of(*tensor);
+    if (tensor->codes() && !options.dequantize) row.scaling = scaling_text(*tensor);
   }
   report.padded_sizes = plan.padded_sizes;
   for (const PaddedSize& p : plan.padded_sizes)

@@ -113,7 +113,7 @@ void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vecto
 
 namespace {
 
-std::vector<model::Parameter> table_of(const ckpt::Checkpoint& source) {
+std::vector<model::Parameter> table_to_dequantize(const ckpt::Checkpoint& source) {
   if (!holds_codes(source)) {
     throw Error(source.path() + ": not quantized (its kind is " + std::string(ckpt::name_of(source.kind())) +
                 "), so there is nothing to dequantize");
@@ -139,7 +139,7 @@ DequantizedTensor uncast_weight(const ckpt::Checkpoint& source, const model::Par
 }
 
 // Copies a weight that was not cast, in the format `type`.
-void copy_weight(const ckpt::Checkpoint& source, const model::Parameter& p, DType type, ckpt::ModelWriter& writer) {
+void copy_uncast(const ckpt::Checkpoint& source, const model::Parameter& p, DType type, ckpt::ModelWriter& writer) {
   writer.begin_tensor(meta_in_output(source, p, type));
   write_as(stored_matrix(source, p), type, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.end_tensor();
@@ -151,7 +151,7 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
                             const DequantizeOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16) throw Error("dtype: weights are f32 or bf16");
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
-  const std::vector<model::Parameter> table = table_of(source);
+  const std::vector<model::Parameter> table = table_to_dequantize(source);
   DequantizeReport report;
   report.weights = static_cast<std::int64_t>(table.size());
   for (const std::string_view section : {ckpt::kWeights, ckpt::kScales}) {
@@ -178,7 +178,7 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
     if (is_codes(source, table[i])) {
       report.tensors.push_back(uncast_weight(source, table[i], options.dtype, to));
     } else if (to != nullptr) {
-      copy_weight(source, table[i], model::stored_type(table[i], options.dtype), *to);
+      copy_uncast(source, table[i], model::stored_type(table[i], options.dtype), *to);
     }
   }
   if (to != nullptr) {

@@ -45,7 +45,7 @@ std::int64_t row_elements(const ckpt::TensorMeta& meta) {
 
 // Calls visit(begin, end, elements) for pieces of rows that cover the tensor; nothing for an empty one.
 template <class Visit>
-void for_pieces(const ckpt::TensorMeta& meta, const Visit& visit) {
+void for_row_pieces(const ckpt::TensorMeta& meta, const Visit& visit) {
   const std::int64_t width = row_elements(meta);
   if (width == 0) return;
   model::for_pieces(meta.rows(), width, [&](std::int64_t begin, std::int64_t end) {
@@ -77,7 +77,7 @@ json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::Tensor
 }
 
 // Running sums of a comparison.
-struct Sums {
+struct ComparisonSums {
   double difference = 0;  // sum of (a - b)^2
   double size = 0;        // sum of a^2
   double max_abs = 0;
@@ -102,9 +102,9 @@ struct Sums {
 
 void compare_floats(const ckpt::Checkpoint& a, const ckpt::Checkpoint& b, const ckpt::TensorMeta& meta,
                     TensorDistance& out) {
-  Sums sums;
+  ComparisonSums sums;
   std::vector<float> x, y;
-  for_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
+  for_row_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
     x.resize(elements);
     y.resize(elements);
     a.read_rows_as_f32(meta.name, begin, end, x);
@@ -120,7 +120,7 @@ void compare_bytes(const ckpt::Checkpoint& a, const ckpt::Checkpoint& b, const c
                    TensorDistance& out) {
   out.equal = true;
   std::vector<std::byte> x, y;
-  for_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
+  for_row_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
     x.resize(elements * dtype::size_of(meta.dtype));
     y.resize(x.size());
     a.read_rows(meta.name, begin, end, x);
@@ -176,7 +176,7 @@ std::optional<TensorStatistics> statistics(const ckpt::Checkpoint& checkpoint, c
   double sum = 0, squares = 0;
   std::int64_t finite = 0;
   std::vector<float> values;
-  for_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
+  for_row_pieces(meta, [&](std::int64_t begin, std::int64_t end, std::size_t elements) {
     values.resize(elements);
     checkpoint.read_rows_as_f32(name, begin, end, values);
     for (const float value : values) {

@@ -9,7 +9,7 @@
 namespace fp8::convert {
 namespace {
 
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+std::string module_of_weight(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 // A whole adapter matrix.
 std::vector<float> matrix(const Source& source, const std::string& name) {
@@ -25,7 +25,7 @@ std::vector<float> matrix(const Source& source, const std::string& name) {
 
 bool has_adapter(const Source& source, const model::Parameter& linear) {
   return linear.role == model::ParameterRole::linear &&
-         source.find(module_of(linear.name) + ".lora_A.weight") != nullptr;
+         source.find(module_of_weight(linear.name) + ".lora_A.weight") != nullptr;
 }
 
 MergedRows::MergedRows(const Source& source, const model::Parameter& linear, const hf::LoraConfig& lora)
@@ -33,8 +33,8 @@ MergedRows::MergedRows(const Source& source, const model::Parameter& linear, con
       rank_(lora.rank),
       cols_(linear.cols()),
       scaling_(static_cast<float>(lora.scaling())),
-      a_(matrix(source, module_of(linear.name) + ".lora_A.weight")),
-      b_(matrix(source, module_of(linear.name) + ".lora_B.weight")) {}
+      a_(matrix(source, module_of_weight(linear.name) + ".lora_A.weight")),
+      b_(matrix(source, module_of_weight(linear.name) + ".lora_B.weight")) {}
 
 void MergedRows::read(std::int64_t begin, std::int64_t end, std::span<float> out) {
   weight_.read(begin, end, std::as_writable_bytes(out));

@@ -29,7 +29,7 @@ void leave_out(const std::vector<std::string>& filters, std::vector<model::Param
   }
 }
 
-std::vector<model::Parameter> table_of(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
+std::vector<model::Parameter> table_to_quantize(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
   const hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
   if (holds_codes(source)) {
     const char* const what = config.lora ? ": holds FP8 codes beside adapters; "
@@ -114,7 +114,7 @@ QuantizeReport quantize(const std::string& source_path, const std::string& outpu
   if (options.scaling == quant::Granularity::none || options.scaling == quant::Granularity::block1x128)
     throw Error("quantize: weights have one scale, one per row, or one per block of 128x128 or 1x32");
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
-  const std::vector<model::Parameter> table = table_of(source, options);
+  const std::vector<model::Parameter> table = table_to_quantize(source, options);
   QuantizeReport report;
   report.weights = static_cast<std::int64_t>(table.size());
   for (const model::Parameter& p : table) {

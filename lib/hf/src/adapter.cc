@@ -29,7 +29,7 @@ std::string settings_path(const std::string& folder) { return folder + "/" + kAd
 std::string tensors_path(const std::string& folder) { return folder + "/" + kAdapterTensors; }
 
 // The file of an adapter, or why there is none.
-std::string tensors_of(const std::string& path) {
+std::string tensors_file(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) throw Error(path + ": not a folder");
   if (!fs::exists(settings_path(path), ignored))
@@ -101,7 +101,7 @@ LoraConfig read_settings(const std::string& path, const ModelConfig& model) {
 }  // namespace
 
 AdapterFolder::AdapterFolder(const std::string& path, const ModelConfig& model)
-    : path_(path), lora_(), file_(tensors_of(path)) {
+    : path_(path), lora_(), file_(tensors_file(path)) {
   lora_ = read_settings(settings_path(path), model);
   check_tensors(model);
 }

@@ -24,7 +24,7 @@
 namespace fp8::launch {
 namespace {
 
-constexpr int kMaxReads = 64;  // reads from a pipe after the end, since an orphan may still write to it
+constexpr int kMaxLateReads = 64;  // reads from a pipe after the end, since an orphan may still write to it
 
 [[noreturn]] void fail(const std::string& what, int error) { throw_errno("command", what, error); }
 
@@ -116,9 +116,9 @@ class Running {
 
   Ended wait() {
     while (!reaped_ || orphans_) turn();
-    for (int i = 0; i < kMaxReads && read_out(); ++i) {
+    for (int i = 0; i < kMaxLateReads && read_out(); ++i) {
     }
-    for (int i = 0; i < kMaxReads && read_err(); ++i) {
+    for (int i = 0; i < kMaxLateReads && read_err(); ++i) {
     }
     guarded([&] { pass(lines_.rest(ended_.with(0))); });
     ended_.said = tail_.lines();

@@ -26,7 +26,7 @@
 namespace fp8::launch {
 namespace {
 
-constexpr int kMaxReads = 1024;  // reads from the pipe of a worker that has ended; it holds less than one of them
+constexpr int kMaxWorkerReads = 1024;  // reads from the pipe of a worker that has ended; it holds less than one of them
 
 // A job: a worker process and what it has sent.
 struct Worker {
@@ -134,7 +134,7 @@ class Scheduler {
   }
 
   void finish(std::unique_ptr<Worker> worker, int ended) {
-    for (int i = 0; i < kMaxReads && read(*worker); ++i) {
+    for (int i = 0; i < kMaxWorkerReads && read(*worker); ++i) {
     }
     RunStatus& status = *worker->status;
     if (WIFSIGNALED(ended)) status.reason = "its supervisor ended with signal " + signal_name(WTERMSIG(ended));

@@ -2,7 +2,6 @@
 #include "collector.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -12,7 +11,6 @@
 namespace fp8::log {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostMetrics = 1000;
 constexpr std::size_t kUnwanted = static_cast<std::size_t>(-1);
 

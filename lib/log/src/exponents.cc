@@ -9,7 +9,7 @@ namespace fp8::log {
 namespace {
 
 // The smallest half of a subnormal spacing is 2^-10 in E4M3 and 2^-17 in E5M2; what is less becomes zero.
-plot::ExponentRange range_of(const std::string& format) {
+plot::ExponentRange exponent_range(const std::string& format) {
   return format == "e5m2" ? plot::ExponentRange{-18, -14, 15} : plot::ExponentRange{-11, -6, 8};
 }
 
@@ -39,7 +39,7 @@ plot::ExponentPanel panel_of(const std::vector<const TensorSeries*>& casts) {
   const TensorSeries& first = *casts.front();
   plot::ExponentPanel panel;
   panel.title = first.operand + ", " + first.format;
-  panel.range = range_of(first.format);
+  panel.range = exponent_range(first.format);
   std::int64_t end = first.exponents.lowest;
   panel.lowest = end;
   double elements = 0;

@@ -21,7 +21,7 @@
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kAtOnce = std::size_t{1} << 19U;
+constexpr std::size_t kFollowedAtOnce = std::size_t{1} << 19U;
 constexpr std::size_t kKnown = 256;  // bytes compared to detect a replaced file
 
 }  // namespace
@@ -76,7 +76,7 @@ std::size_t Follower::read_piece_at_most(int milliseconds) {
     pollfd waiting{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, milliseconds) <= 0) return 0;
   }
-  const std::size_t n = append_some(piped ? STDIN_FILENO : file_.fd(), file_name_, rest_, kAtOnce);
+  const std::size_t n = append_some(piped ? STDIN_FILENO : file_.fd(), file_name_, rest_, kFollowedAtOnce);
   ended_ = piped && n == 0;
   return n;
 }

@@ -8,7 +8,7 @@ namespace fp8::log {
 namespace {
 
 // What a file is; empty if it may be a log.
-std::string_view name_of(std::string_view head) {
+std::string_view foreign_name(std::string_view head) {
   switch (kind_of_file(head)) {
     case FileKind::checkpoint:
       return "a checkpoint";
@@ -45,7 +45,7 @@ std::string_view name_of(std::string_view head) {
 }  // namespace
 
 void refuse_foreign(const std::string& name, std::string_view head) {
-  if (const std::string_view what = name_of(head); !what.empty())
+  if (const std::string_view what = foreign_name(head); !what.empty())
     throw Error(name + ": is " + std::string(what) + ", not the log of a run; give a run's folder or its log.jsonl");
 }
 

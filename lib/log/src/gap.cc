@@ -3,17 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "fp8/log/compare.h"
 #include "fp8/log/picture.h"
 #include "points.h"
+#include "statistics.h"
 
 namespace fp8::log {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The mean at x, interpolated linearly; x is within the range of the means.
 Mean mean_at(const std::vector<Mean>& means, double x) {

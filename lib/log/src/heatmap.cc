@@ -88,7 +88,7 @@ const Scale& scale_of(std::string_view metric) { return *std::ranges::find(kScal
 
 // A value as it is shown; `ideal`: the SQNR of an ideal cast to its format. The distance of a cast of elements that are
 // not finite is infinite, that of an exact cast -infinite.
-double shown(const Scale& scale, double v, double ideal) {
+double shown_value(const Scale& scale, double v, double ideal) {
   if (std::isnan(v)) return v;
   if (scale.logarithmic) return v > 0 ? std::log10(v) : NAN;
   if (scale.distance) return ideal - v;
@@ -96,7 +96,7 @@ double shown(const Scale& scale, double v, double ideal) {
 }
 
 // The range of the colours: all finite values; from 0 for shares; those of SQNRs end where every lower one is bad.
-std::pair<double, double> range_of(const plot::Heatmap& map, const Scale& scale) {
+std::pair<double, double> colour_range(const plot::Heatmap& map, const Scale& scale) {
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (const plot::HeatPanel& panel : map.panels) {
     for (const double s : panel.values) {
@@ -118,8 +118,8 @@ std::vector<std::string> panels_of(std::string_view metric) {
 }
 
 // The part of a short name before or after the blank; the whole name if there is none.
-std::string layer_of(const std::string& name) { return name.substr(0, name.find(' ')); }
-std::string module_of(const std::string& name) { return name.substr(name.find(' ') + 1); }
+std::string layer_in_name(const std::string& name) { return name.substr(0, name.find(' ')); }
+std::string module_in_name(const std::string& name) { return name.substr(name.find(' ') + 1); }
 
 // The number of a name among names, to which it is added if need be.
 std::size_t number_of(std::vector<std::string>& names, const std::string& name) {
@@ -140,7 +140,7 @@ void fill(const TensorRun& run, std::size_t metric, std::size_t cells, plot::Hea
     for (const TensorSeries& series : run.series) {
       if ((of_products(scale.metric) ? series.gemm : series.operand) != name) continue;
       for (std::size_t i = 0; i < series.at.size(); ++i) {
-        const double v = shown(scale, series.values[i].at(metric), series.ideal[i]);
+        const double v = shown_value(scale, series.values[i].at(metric), series.ideal[i]);
         if (std::isnan(v)) continue;
         used = true;
         double& cell = panel.values[cell_of(series, i)];
@@ -151,7 +151,7 @@ void fill(const TensorRun& run, std::size_t metric, std::size_t cells, plot::Hea
   }
   if (map.panels.empty())
     throw Error(run.path + ": no record has a value of " + std::string(scale.metric) + reason_of(run));
-  std::tie(map.low, map.high) = range_of(map, scale);
+  std::tie(map.low, map.high) = colour_range(map, scale);
   map.label = scale.label;
 }
 
@@ -180,13 +180,13 @@ plot::Heatmap map_of_layers(const TensorRun& run, std::size_t metric) {
   std::vector<std::string> linears;
   (void)rows_of(run, linears);
   for (const std::string& name : linears) {
-    number_of(map.rows, layer_of(name));
-    number_of(map.columns, module_of(name));
+    number_of(map.rows, layer_in_name(name));
+    number_of(map.columns, module_in_name(name));
   }
   const std::size_t width = map.columns.size();
   fill(run, metric, map.rows.size() * width, map, [&](const TensorSeries& series, std::size_t) {
     const std::string name = short_name(series.linear);
-    return number_of(map.rows, layer_of(name)) * width + number_of(map.columns, module_of(name));
+    return number_of(map.rows, layer_in_name(name)) * width + number_of(map.columns, module_in_name(name));
   });
   map.title = map.label + ", by layer; " + run.series.front().recipe;
   return map;

@@ -13,24 +13,24 @@ namespace fp8::log {
 namespace {
 
 // The sort key of a row: a number, else a text; neither if the value is missing.
-struct Key {
+struct SortKey {
   std::optional<double> number{};
   std::string text{};
 
   int rank() const { return number ? 0 : text.empty() ? 2 : 1; }
 };
 
-Key key_of(const std::optional<double>& number) { return {number, ""}; }
+SortKey key_of(const std::optional<double>& number) { return {number, ""}; }
 
-Key key_of(const std::string& text) { return {parse_double(text), text}; }
+SortKey key_of(const std::string& text) { return {parse_double(text), text}; }
 
-using SortColumn = std::pair<std::string, std::function<Key(const OverviewRow&)>>;
+using SortColumn = std::pair<std::string, std::function<SortKey(const OverviewRow&)>>;
 
 std::vector<SortColumn> columns_of(const Overview& overview) {
   std::vector<SortColumn> columns = {
       {"run",
        [](const OverviewRow& r) {
-         return Key{std::nullopt, r.summary.name};
+         return SortKey{std::nullopt, r.summary.name};
        }},
       {"loss", [](const OverviewRow& r) { return key_of(r.summary.mean_loss_last); }},
       {"eval", [](const OverviewRow& r) { return key_of(r.summary.eval_loss); }},
@@ -119,9 +119,9 @@ void sort_rows(Overview& overview, const std::string& name) {
     throw Error("no column \"" + excerpt(wanted) + "\" to sort by; available: " + names);
   }
   std::stable_sort(overview.rows.begin(), overview.rows.end(), [&](const OverviewRow& a, const OverviewRow& b) {
-    const Key x = at->second(a), y = at->second(b);
+    const SortKey x = at->second(a), y = at->second(b);
     if (x.rank() != y.rank()) return x.rank() < y.rank();
-    const Key &first = down ? y : x, &second = down ? x : y;
+    const SortKey &first = down ? y : x, &second = down ? x : y;
     return first.number ? *first.number < *second.number : first.text < second.text;
   });
 }

@@ -11,16 +11,16 @@ namespace fp8::log {
 namespace {
 
 // The key by which runs are paired: the seed, and MODEL if seeds repeat. Keys are ordered by number, then by text.
-struct Key {
+struct PairKey {
   std::int64_t number = 0;  // the seed, if it is an integer
   std::string seed{}, model{};
 
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const PairKey&) const = default;
 };
 
 // The index of the run for each key. Throws Error when two runs have the same key.
-std::map<Key, std::size_t> by_key(std::span<const Run> runs, const std::vector<Key>& keys) {
-  std::map<Key, std::size_t> found;
+std::map<PairKey, std::size_t> by_key(std::span<const Run> runs, const std::vector<PairKey>& keys) {
+  std::map<PairKey, std::size_t> found;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto [at, fresh] = found.emplace(keys[i], i);
     if (!fresh) {
@@ -31,8 +31,8 @@ std::map<Key, std::size_t> by_key(std::span<const Run> runs, const std::vector<K
   return found;
 }
 
-std::vector<Key> keys_of(std::span<const Run> runs, bool with_model) {
-  std::vector<Key> keys;
+std::vector<PairKey> keys_of(std::span<const Run> runs, bool with_model) {
+  std::vector<PairKey> keys;
   for (const Run& run : runs) {
     const std::string seed = seed_of(run);
     if (seed.empty()) throw Error(run.path + ": its log has no seed, by which runs are paired");
@@ -41,7 +41,7 @@ std::vector<Key> keys_of(std::span<const Run> runs, bool with_model) {
   return keys;
 }
 
-bool repeats(std::vector<Key> keys) {
+bool repeats(std::vector<PairKey> keys) {
   std::sort(keys.begin(), keys.end());
   return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
 }
@@ -106,8 +106,8 @@ Pairing pairs_of(std::span<const Run> a, std::span<const Run> b) {
   }
   if (std::ranges::all_of(a, unknown) && std::ranges::all_of(b, unknown)) return in_order(a, b);
   const bool with_model = repeats(keys_of(a, false)) || repeats(keys_of(b, false));
-  const std::map<Key, std::size_t> runs = by_key(a, keys_of(a, with_model)),
-                                   partners = by_key(b, keys_of(b, with_model));
+  const std::map<PairKey, std::size_t> runs = by_key(a, keys_of(a, with_model)),
+                                       partners = by_key(b, keys_of(b, with_model));
   for (const auto& [key, i] : runs) {
     if (const auto at = partners.find(key); at != partners.end()) {
       pairing.pairs.emplace_back(i, at->second);

@@ -7,16 +7,12 @@
 
 #include "fp8/base/text.h"
 #include "fp8/log/compare.h"
+#include "or_null.h"
 #include "seed.h"
 #include "statistics.h"
 
 namespace fp8::log {
 namespace {
-
-template <typename T>
-json::Value or_null(const std::optional<T>& value) {
-  return value ? json::Value(*value) : json::Value();
-}
 
 // The geometric mean of a ratio over the pairs; nullopt when a pair lacks it.
 std::optional<double> geometric_mean(const std::vector<Comparison>& pairs, std::optional<double> Comparison::*ratio) {
@@ -74,7 +70,7 @@ json::Value count_or_null(const std::optional<std::size_t>& count) {
   return count ? json::Value(*count) : json::Value();
 }
 
-json::Array names_of(const std::vector<std::string>& names) {
+json::Array name_array(const std::vector<std::string>& names) {
   json::Array all;
   for (const std::string& name : names) all.emplace_back(name);
   return all;
@@ -91,7 +87,7 @@ json::Value excludes_zero(const std::optional<double>& middle, const std::option
   return std::abs(*middle) > *half;
 }
 
-std::string_view name_of(Verdict v) {
+std::string_view verdict_name(Verdict v) {
   constexpr std::array<std::string_view, 3> kNames = {"met", "not met", "cannot tell"};
   return kNames.at(static_cast<std::size_t>(v));
 }
@@ -203,11 +199,11 @@ json::Value record(const PairedComparison& c, std::optional<double> gate) {
   out.set("speedup", or_null(c.speedup));
   out.set("memory_ratio", or_null(c.memory_ratio));
   out.set("settings", std::move(settings));
-  out.set("unknown_settings", names_of(c.unknown));
-  out.set("unpaired", names_of(c.unpaired));
+  out.set("unknown_settings", name_array(c.unknown));
+  out.set("unpaired", name_array(c.unpaired));
   out.set("gate", or_null(gate));
   out.set("met", gate ? json::Value(verdict(c, *gate) == Verdict::met) : json::Value());
-  out.set("verdict", gate ? json::Value(name_of(verdict(c, *gate))) : json::Value());
+  out.set("verdict", gate ? json::Value(verdict_name(verdict(c, *gate))) : json::Value());
   out.set("gate_more_pairs", gate ? count_or_null(pairs_to_gate(c, *gate)) : json::Value());
   return out;
 }

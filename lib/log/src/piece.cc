@@ -3,7 +3,6 @@
 #include "piece.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "fp8/base/error.h"
 #include "fp8/base/utc.h"
@@ -17,7 +16,6 @@ namespace {
 using json::Scalar;
 using json::Type;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
 bool number_like(const Scalar& s) { return s.type == Type::integer || s.type == Type::real || s.type == Type::boolean; }

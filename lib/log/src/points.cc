@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kMostGroups = 900;  // one per pixel column; each has two raw points
 constexpr std::size_t kEnoughToSmooth = 50;
 constexpr std::size_t kSmoothPoints = 450;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Whether the total variation of the values exceeds kMostTurns times their range.
 bool noisy(const Points& points) {

@@ -21,8 +21,9 @@
 namespace fp8::log {
 namespace {
 
-constexpr std::size_t kAtOnce = std::size_t{1} << 18U;
-constexpr std::size_t kPiece = std::size_t{1} << 19U;  // bytes; parsing a piece takes far longer than starting a thread
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 18U;
+// Bytes that a thread parses: that takes far longer than starting a thread.
+constexpr std::size_t kParsedPiece = std::size_t{1} << 19U;
 
 // Pieces of whole lines from a descriptor; bytes after the last newline begin the next piece.
 class Pieces {
@@ -34,8 +35,8 @@ class Pieces {
     std::string piece = std::move(rest_);
     rest_.clear();
     std::size_t scanned = 0, newline = std::string::npos;
-    while (!ended_ && (piece.size() < kPiece || newline == std::string::npos)) {
-      ended_ = append_some(fd_, name_, piece, kAtOnce) == 0;
+    while (!ended_ && (piece.size() < kParsedPiece || newline == std::string::npos)) {
+      ended_ = append_some(fd_, name_, piece, kReadAtOnce) == 0;
       const std::size_t last = std::string_view(piece).substr(scanned).rfind('\n');
       if (last != std::string_view::npos) newline = scanned + last;
       scanned = piece.size();

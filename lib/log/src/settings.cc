@@ -99,7 +99,7 @@ std::string plain(const json::Value& value) {
   return text;
 }
 
-std::string shown(const From& from, std::string_view name, bool with_digests) {
+std::string shown_setting(const From& from, std::string_view name, bool with_digests) {
   constexpr std::size_t kDigits = 8;
   const Settings& s = *from.settings;
   const std::string& digest = name == kModel ? s.model_digest : s.data_digest;
@@ -114,10 +114,10 @@ std::string shown(const From& from, std::string_view name, bool with_digests) {
   return excerpt(text);
 }
 
-std::string shown(const std::vector<From>& values, std::string_view name) {
+std::string shown_setting(const std::vector<From>& values, std::string_view name) {
   std::string text;
   for (const From& v : values) {
-    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown(v, name, true);
+    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown_setting(v, name, true);
   }
   return text;
 }
@@ -138,7 +138,7 @@ bool is_checked(const Run& a, const Run& b, const std::string& name) {
 }
 
 // All names of settings, in order of appearance.
-std::vector<std::string> names_of(std::span<const Run* const> runs) {
+std::vector<std::string> setting_names(std::span<const Run* const> runs) {
   std::vector<std::string> names;
   for (const Run* run : runs) {
     for (const Settings& s : run->settings) {
@@ -195,10 +195,10 @@ std::optional<Settings> settings_of(const json::Object& record) {
 std::vector<Difference> differences(const Run& a, const Run& b) {
   std::vector<Difference> found;
   const std::array<const Run*, 2> both = {&a, &b};
-  for (const std::string& name : names_of(both)) {
+  for (const std::string& name : setting_names(both)) {
     const std::vector<From> x = history(a, name), y = history(b, name);
     if (x.empty() || y.empty() || same(x, y, name)) continue;
-    found.push_back({name, shown(x, name), shown(y, name), is_checked(a, b, name)});
+    found.push_back({name, shown_setting(x, name), shown_setting(y, name), is_checked(a, b, name)});
   }
   std::stable_partition(found.begin(), found.end(), [](const Difference& d) { return d.checked; });
   return found;
@@ -207,13 +207,13 @@ std::vector<Difference> differences(const Run& a, const Run& b) {
 std::optional<std::string> setting_text(const Run& run, std::string_view name) {
   const std::vector<From> values = history(run, name);
   if (values.empty()) return std::nullopt;
-  return shown(values, name);
+  return shown_setting(values, name);
 }
 
 std::vector<std::pair<std::int64_t, std::string>> setting_texts(const Run& run, std::string_view name,
                                                                 bool with_digests) {
   std::vector<std::pair<std::int64_t, std::string>> texts;
-  for (const From& v : history(run, name)) texts.emplace_back(v.step, shown(v, name, with_digests));
+  for (const From& v : history(run, name)) texts.emplace_back(v.step, shown_setting(v, name, with_digests));
   return texts;
 }
 
@@ -227,7 +227,7 @@ json::Value setting_value(const Run& run, std::string_view name) {
 json::Object setting_values(const Run& run) {
   json::Object values;
   const std::array<const Run*, 1> only = {&run};
-  for (const std::string& name : names_of(only)) values.set(name, setting_value(run, name));
+  for (const std::string& name : setting_names(only)) values.set(name, setting_value(run, name));
   return values;
 }
 
@@ -248,7 +248,7 @@ std::string model_identity(const Run& run) {
 std::vector<std::string> differing_settings(std::span<const Run> runs) {
   std::vector<const Run*> all;
   for (const Run& run : runs) all.push_back(&run);
-  std::vector<std::string> names = names_of(all);
+  std::vector<std::string> names = setting_names(all);
   std::erase_if(names, [&](const std::string& name) {
     const std::vector<From> first = history(runs.front(), name);
     return std::all_of(runs.begin(), runs.end(), [&](const Run& run) { return same(first, history(run, name), name); });

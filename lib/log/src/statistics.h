@@ -10,10 +10,13 @@
 
 namespace fp8::log {
 
+/// A value that was not measured.
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 /// A number of a log as a measured value: NaN if it is so large that sums and squares of such numbers overflow.
 inline double measured(double number) {
   constexpr double kLargest = 1e100;
-  return std::abs(number) <= kLargest ? number : std::numeric_limits<double>::quiet_NaN();
+  return std::abs(number) <= kLargest ? number : kNan;
 }
 
 /// Values of a column, or of anything else.

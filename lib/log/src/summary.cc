@@ -8,6 +8,7 @@
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 #include "fp8/log/settings.h"
+#include "or_null.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -55,11 +56,6 @@ void summarize_evaluations(const Run& run, Summary& s) {
     if (save == run.checkpoints.end() || !is_there(run, save->second)) continue;
     if (!lowest || e.loss < *lowest) lowest = e.loss, s.best_checkpoint = step;
   }
-}
-
-template <typename T>
-json::Value or_null(const std::optional<T>& value) {
-  return value ? json::Value(*value) : json::Value();
 }
 
 json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }

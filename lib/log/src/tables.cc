@@ -5,6 +5,7 @@
 #include <set>
 
 #include "csv.h"
+#include "export_piece.h"
 #include "fp8/base/text.h"
 #include "fp8/log/export.h"
 
@@ -36,8 +37,6 @@ std::string csv_text(const std::string& name) {
 }
 
 namespace {
-
-constexpr std::size_t kPiece = std::size_t{1} << 16U;
 
 // The columns behind the precision.
 struct CsvColumns {
@@ -83,7 +82,7 @@ class CsvOfRun {
     for (const std::string& name : all_.settings)
       piece_ += "," + (run_.settings.empty() ? "" : csv_text(setting_field(run_.settings[setting_], name)));
     piece_ += "\n";
-    if (piece_.size() < kPiece) return;
+    if (piece_.size() < kExportPiece) return;
     sink_(piece_);
     piece_.clear();
   }

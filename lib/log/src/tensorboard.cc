@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "export_piece.h"
 #include "fp8/log/export.h"
 
 namespace fp8::log {
@@ -84,7 +85,7 @@ class RecordWriter {
     append_little_endian(masked_crc(length), piece_);
     piece_ += data;
     append_little_endian(masked_crc(data), piece_);
-    if (piece_.size() >= kPiece) flush();
+    if (piece_.size() >= kExportPiece) flush();
   }
   void flush() {
     sink_(piece_);
@@ -92,7 +93,6 @@ class RecordWriter {
   }
 
  private:
-  static constexpr std::size_t kPiece = std::size_t{1} << 16U;
   const Sink& sink_;
   std::string piece_;
 };

@@ -14,6 +14,7 @@
 
 #include "casts.h"
 #include "csv.h"
+#include "export_piece.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -23,7 +24,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::string_view kTensorFile = "tensors.jsonl";
-constexpr std::size_t kPiece = std::size_t{1} << 16U;  // bytes of CSV
 
 std::string tensor_file(const std::string& path) {
   std::error_code ignored;
@@ -405,7 +405,7 @@ void write_tensor_csv(const TensorRun& run, const Sink& sink) {
       for (const double v : series.values[next[s]]) piece += "," + csv_number(v);
       piece += rest;
       ++next[s];
-      if (piece.size() < kPiece) continue;
+      if (piece.size() < kExportPiece) continue;
       sink(piece);
       piece.clear();
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "export_piece.h"
 #include "fp8/base/error.h"
 #include "fp8/log/export.h"
 
@@ -14,7 +15,6 @@ namespace {
 using json::TraceEvent;
 using json::TraceKind;
 
-constexpr std::size_t kPiece = std::size_t{1} << 16U;
 constexpr double kMicroseconds = 1e6;
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();  // above every step number
 enum Line : std::uint8_t { steps, saves, evaluations, precision };
@@ -27,7 +27,7 @@ class TraceWriter {
     if (any_) piece_ += json::kTraceBetween;
     any_ = true;
     piece_ += json::trace_line(event);
-    if (piece_.size() < kPiece) return;
+    if (piece_.size() < kExportPiece) return;
     sink_(piece_);
     piece_.clear();
   }

@@ -12,8 +12,6 @@
 namespace fp8::log {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 TEST(Statistics, SkipNonFiniteValues) {
   const std::vector<double> values = {4, kNan, 1, 3, std::numeric_limits<double>::infinity(), 2};
   EXPECT_EQ(mean(values), 2.5);

@@ -5,14 +5,13 @@
 #include <set>
 #include <tuple>
 
+#include "alignment.h"
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 
 namespace fp8::model {
 namespace {
-
-constexpr std::int64_t kAlignment = 16;  // divisor of both extents of an FP8 operand
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 

@@ -5,14 +5,13 @@
 #include <numeric>
 #include <string>
 
+#include "alignment.h"
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/quant/scale.h"
 
 namespace fp8::model {
 namespace {
-
-constexpr std::int64_t kAlignment = 16;  // divisor of both extents of an FP8 operand
 
 // First indices of blocks of whole units, and `size`.
 std::vector<std::int64_t> bounds_of(std::int64_t size, std::int64_t unit, int blocks) {

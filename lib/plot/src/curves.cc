@@ -164,7 +164,7 @@ Marks marks_of(const Picture& picture, const Range& range, const Box& box) {
 }
 
 // Lines through the plot up to their labels; where there are many, short ones at the top of the plot.
-std::string script_of(const Marks& marks, const Box& box, const Size& size) {
+std::string marks_script(const Marks& marks, const Box& box, const Size& size) {
   const bool few = marks.lines.size() <= kMostLines;
   std::string script;
   for (std::size_t i = 0; i < marks.lines.size(); ++i) {
@@ -279,7 +279,7 @@ std::string curves_of(const Picture& picture, Box box, const Size& size) {
   const Marks marks = marks_of(picture, range, box);
   box.top += 14 + legend.height + marks.height;
   return margins_of(box, size) + x_range_of(range) + (picture.gap ? "" : x_label_of(picture, box, size)) +
-         y_axis_of(picture, range, scale) + legend.script + script_of(marks, box, size) + ranking.script(box, size) +
+         y_axis_of(picture, range, scale) + legend.script + marks_script(marks, box, size) + ranking.script(box, size) +
          plot_of(picture, scale);
 }
 
@@ -326,7 +326,7 @@ std::string gap_of(const Picture& picture, Box box, const Size& size) {
          legend.script + data + plot + "\n";
 }
 
-std::string script_of(const Picture& picture, Image image) {
+std::string curves_script(const Picture& picture, Image image) {
   const Size size{kWidth, picture.gap ? kTallHeight : kHeight};
   const std::string style = terminal_of(image, static_cast<int>(size.width), static_cast<int>(size.height)) +
                             "set border 3 lw 1 lc rgb '#909090'\n"
@@ -356,7 +356,7 @@ std::vector<Ranked> ranking_of(const Picture& picture) {
 }
 
 void gnuplot_plot(const Picture& picture, Image image, const std::string& path) {
-  run_gnuplot(script_of(picture, image), image, path);
+  run_gnuplot(curves_script(picture, image), image, path);
 }
 
 }  // namespace fp8::plot

@@ -11,10 +11,10 @@
 namespace fp8::plot {
 namespace {
 
-constexpr int kWidth = 1200, kPanelWidth = 390, kHeight = 460;   // pixels
-constexpr double kLowest = 1e-4;                                 // %; the least share that is drawn
+constexpr int kLeastWidth = 1200, kPanelWidth = 390, kPanelHeight = 460;  // pixels
+constexpr double kLeastShare = 1e-4;                                      // %; the least share that is drawn
 constexpr std::int64_t kBelow = 4, kMostBelow = 14, kAbove = 3;  // exponents below the range of a format, and above it
-constexpr std::size_t kLongestName = 22, kLongestTitle = 150;    // characters
+constexpr std::size_t kLongestWorst = 22, kLongestTitle = 150;   // characters
 
 struct PanelLimits {
   std::int64_t low = 0, high = 0;
@@ -24,7 +24,7 @@ struct PanelLimits {
 PanelLimits limits_of(const ExponentPanel& panel) {
   std::int64_t first = panel.range.zero - kBelow;
   for (std::size_t i = 0; i < panel.shares.size(); ++i) {
-    if (100 * std::max(panel.shares[i], panel.worst_shares[i]) < kLowest) continue;
+    if (100 * std::max(panel.shares[i], panel.worst_shares[i]) < kLeastShare) continue;
     first = std::min(first, panel.lowest + static_cast<std::int64_t>(i) - 1);
     break;
   }
@@ -58,16 +58,17 @@ std::string lost(const ExponentPanel& panel, const std::vector<double>& shares) 
          percent(panel.range.zero + 1, panel.range.normal - 1);
 }
 
-std::string data_of(const ExponentPanel& panel, const std::string& number) {
+std::string shares_data(const ExponentPanel& panel, const std::string& number) {
   const PanelLimits limits = limits_of(panel);
   std::string data = "$shares" + number + " << END_OF_DATA\n";
   for (std::int64_t e = limits.low; e <= limits.high; ++e) {
     const auto text = [&](const std::vector<double>& shares, double least) {
       const double percent = 100 * share_at(panel, shares, e);
-      return percent < kLowest ? format_double(least) : format_double(percent);
+      return percent < kLeastShare ? format_double(least) : format_double(percent);
     };
     // histeps joins the neighbours of a NaN, which would show shares where there are none.
-    data += std::to_string(e) + " " + text(panel.shares, NAN) + " " + text(panel.worst_shares, kLowest / 1e3) + "\n";
+    data +=
+        std::to_string(e) + " " + text(panel.shares, NAN) + " " + text(panel.worst_shares, kLeastShare / 1e3) + "\n";
   }
   return data + "END_OF_DATA\n";
 }
@@ -80,7 +81,7 @@ std::string area(int number, double from, double to, const std::string& colour, 
          format_short((from + to) / 2, 6) + ", graph 0.96 center textcolor rgb '#505050' font ',9'\n";
 }
 
-std::string panel_of(const ExponentPanel& panel, const std::string& number) {
+std::string shares_panel(const ExponentPanel& panel, const std::string& number) {
   const PanelLimits limits = limits_of(panel);
   const double low = static_cast<double>(limits.low) - 0.5, high = static_cast<double>(limits.high) + 0.5,
                zero = static_cast<double>(panel.range.zero) + 0.5,
@@ -92,23 +93,23 @@ std::string panel_of(const ExponentPanel& panel, const std::string& number) {
          "set title " + quoted(panel.title) + " offset 0,-0.4 textcolor rgb '#202020'\nset label 5 " +
          quoted("all: " + lost(panel, panel.shares)) +
          " at graph 0.5, screen 0.085 center textcolor rgb '#1f4e79' font ',10'\nset label 6 " +
-         quoted(excerpt(panel.worst, kLongestName) + ": " + lost(panel, panel.worst_shares)) +
+         quoted(excerpt(panel.worst, kLongestWorst) + ": " + lost(panel, panel.worst_shares)) +
          " at graph 0.5, screen 0.035 center textcolor rgb '#b03a2e' font ',10'\nplot $shares" + number +
          " using 1:2 with boxes fs solid noborder fc rgb '#6f9cc4', $shares" + number +
          " using 1:3 with histeps lw 2 lc rgb '#b03a2e'\n";
 }
 
-std::string script_of(const ExponentChart& chart, Image image) {
+std::string exponents_script(const ExponentChart& chart, Image image) {
   const auto panels = static_cast<double>(chart.panels.size());
   std::string script =
-      terminal_of(image, std::max(kWidth, kPanelWidth * static_cast<int>(chart.panels.size())), kHeight);
-  for (std::size_t p = 0; p < chart.panels.size(); ++p) script += data_of(chart.panels[p], std::to_string(p));
+      terminal_of(image, std::max(kLeastWidth, kPanelWidth * static_cast<int>(chart.panels.size())), kPanelHeight);
+  for (std::size_t p = 0; p < chart.panels.size(); ++p) script += shares_data(chart.panels[p], std::to_string(p));
   constexpr double kLeft = 0.085, kRight = 0.985, kGap = 0.02;
   const double width = (kRight - kLeft - kGap * (panels - 1)) / panels;
   script +=
       "set border 3 lw 1 lc rgb '#909090'\nset tics nomirror scale 0.4 textcolor rgb '#404040'\nunset key\n"
       "set logscale y\nset yrange [" +
-      format_double(kLowest) +
+      format_double(kLeastShare) +
       ":400]\nset format y '%g'\nset boxwidth 0.86\nset ytics (0.0001, 0.001, 0.01, 0.1, 1, 10, 100)\n"
       "set ylabel 'share of the nonzero elements (%)' textcolor rgb '#202020'\n"
       "set xlabel 'log2 of the scaled magnitude' offset 0,0.4 textcolor rgb '#202020'\nset multiplot\n"
@@ -118,7 +119,7 @@ std::string script_of(const ExponentChart& chart, Image image) {
     const double from = kLeft + static_cast<double>(p) * (width + kGap);
     script += "set lmargin at screen " + format_short(from, 6) + "\nset rmargin at screen " +
               format_short(from + width, 6) + "\n" + (p == 0 ? "" : "unset ylabel\nset format y ''\nunset label 7\n") +
-              panel_of(chart.panels[p], std::to_string(p));
+              shares_panel(chart.panels[p], std::to_string(p));
   }
   return script + "unset multiplot\n";
 }
@@ -131,22 +132,22 @@ std::string bar(const ExponentPanel& panel, std::int64_t exponent, std::size_t w
                            : exponent < panel.range.normal                                ? "\u2592"
                                                                                           : "\u2588";
   const std::size_t most = width - kText - 2;
-  double greatest = kLowest;
+  double greatest = kLeastShare;
   for (const double share : panel.shares) greatest = std::max(greatest, 100 * share);
   const auto cells =
-      percent < kLowest
+      percent < kLeastShare
           ? 0
           : std::max<std::size_t>(1, static_cast<std::size_t>(percent / greatest * static_cast<double>(most)));
   std::string out;
   for (std::size_t i = 0; i < cells; ++i) out += code;
-  const std::string text = percent < kLowest ? "" : " " + percent_of(percent);
+  const std::string text = percent < kLeastShare ? "" : " " + percent_of(percent);
   return out + text + std::string(width - std::min(width, cells + text.size()), ' ');
 }
 
 }  // namespace
 
 void gnuplot_exponents(const ExponentChart& chart, Image image, const std::string& path) {
-  run_gnuplot(script_of(chart, image), image, path);
+  run_gnuplot(exponents_script(chart, image), image, path);
 }
 
 std::string terminal_exponents(const ExponentChart& chart, int columns) {
@@ -170,7 +171,7 @@ std::string terminal_exponents(const ExponentChart& chart, int columns) {
   add(titles);
   const auto empty = [&](std::int64_t e) {
     return std::ranges::all_of(chart.panels,
-                               [&](const ExponentPanel& p) { return 100 * share_at(p, p.shares, e) < kLowest; });
+                               [&](const ExponentPanel& p) { return 100 * share_at(p, p.shares, e) < kLeastShare; });
   };
   while (limits.high > limits.low && empty(limits.high)) --limits.high;
   while (limits.low < limits.high && empty(limits.low)) ++limits.low;

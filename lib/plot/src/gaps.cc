@@ -10,14 +10,14 @@
 namespace fp8::plot {
 namespace {
 
-constexpr int kWidth = 900;                 // pixels
-constexpr int kTop = 74, kBottom = 44;      // heights above and below the rows
-constexpr int kRow = 34;                    // height of a row
-constexpr double kLetter = 9.6, kGap = 24;  // width of a letter, and of the space between panels
-constexpr std::size_t kLongestName = 36;    // characters
+constexpr int kChartWidth = 900;                 // pixels
+constexpr int kAboveRows = 74, kBelowRows = 44;  // heights above and below the rows
+constexpr int kRowHeight = 34;                   // height of a row
+constexpr double kLetter = 9.6, kGap = 24;       // width of a letter, and of the space between panels
+constexpr std::size_t kLongestName = 36;         // characters
 
 // Range of x: zero, all dots and intervals, and the gate if it is near.
-std::pair<double, double> range_of(const GapDotsPanel& panel, const std::optional<double>& gate) {
+std::pair<double, double> dots_range(const GapDotsPanel& panel, const std::optional<double>& gate) {
   double low = 0, high = 0;
   const auto include = [&](double v) { low = std::min(low, v), high = std::max(high, v); };
   for (const GapDots& row : panel.rows) {
@@ -30,7 +30,7 @@ std::pair<double, double> range_of(const GapDotsPanel& panel, const std::optiona
   return {low - room, high + room};
 }
 
-std::string data_of(const GapDotsPanel& panel, const std::string& number) {
+std::string dots_data(const GapDotsPanel& panel, const std::string& number) {
   std::string dots = "$dots" + number + " << END_OF_DATA\n", means = "$means" + number + " << END_OF_DATA\n",
               intervals = "$intervals" + number + " << END_OF_DATA\n";
   for (std::size_t r = 0; r < panel.rows.size(); ++r) {
@@ -46,9 +46,9 @@ std::string data_of(const GapDotsPanel& panel, const std::string& number) {
   return dots + end + means + end + intervals + end;
 }
 
-std::string panel_of(const GapChart& chart, std::size_t number) {
+std::string dots_panel(const GapChart& chart, std::size_t number) {
   const GapDotsPanel& panel = chart.panels[number];
-  const auto [low, high] = range_of(panel, chart.gate);
+  const auto [low, high] = dots_range(panel, chart.gate);
   const std::string n = std::to_string(number);
   std::string script = "set title " + quoted(panel.title) + " offset 0,-0.6 textcolor rgb '#202020'\nset xrange [" +
                        format_double(low) + ":" + format_double(high) + "]\nset xtics " +
@@ -64,8 +64,8 @@ std::string panel_of(const GapChart& chart, std::size_t number) {
          " using 1:2 with points pt 7 ps 0.45 lc rgb '#333333'\n";
 }
 
-std::string script_of(const GapChart& chart, Image image) {
-  const int height = kTop + kBottom + kRow * static_cast<int>(chart.names.size());
+std::string gaps_script(const GapChart& chart, Image image) {
+  const int height = kAboveRows + kBelowRows + kRowHeight * static_cast<int>(chart.names.size());
   std::size_t longest = 0;
   std::string tics, data;
   for (std::size_t r = 0; r < chart.names.size(); ++r) {
@@ -73,28 +73,28 @@ std::string script_of(const GapChart& chart, Image image) {
     longest = std::max(longest, name.size());
     tics += (r == 0 ? "" : ", ") + quoted(name) + " " + std::to_string(r);
   }
-  for (std::size_t p = 0; p < chart.panels.size(); ++p) data += data_of(chart.panels[p], std::to_string(p));
+  for (std::size_t p = 0; p < chart.panels.size(); ++p) data += dots_data(chart.panels[p], std::to_string(p));
   const auto panels = static_cast<double>(chart.panels.size());
   const double left = 16 + kLetter * static_cast<double>(longest),
-               width = (kWidth - left - 20 - kGap * (panels - 1)) / panels;
+               width = (kChartWidth - left - 20 - kGap * (panels - 1)) / panels;
   const auto margin = [](const char* side, double at) {
     return std::string("set ") + side + "margin at screen " + format_short(at, 6) + "\n";
   };
   std::string what = "bar: 95 % interval of the mean; dots: pairs";
   if (chart.gate) what += "; shaded: within " + format_short(*chart.gate, 4);
-  std::string script = terminal_of(image, kWidth, height) + data +
+  std::string script = terminal_of(image, kChartWidth, height) + data +
                        "set border 1 lw 1 lc rgb '#909090'\nset tics nomirror scale 0.4 textcolor rgb '#404040'\n"
                        "set grid xtics lt 1 dt 1 lw 1 lc rgb '#dddddd'\nunset key\nset format x '%g'\nset yrange [" +
                        format_short(static_cast<double>(chart.names.size()) - 0.5, 8) + ":-0.5]\nset ytics (" + tics +
-                       ")\nset multiplot\n" + margin("t", 1 - static_cast<double>(kTop) / height) +
-                       margin("b", static_cast<double>(kBottom - 10) / height) + "set label 1 " + quoted(chart.title) +
-                       " at screen 0.5," + format_short(1 - 15.0 / height, 6) +
+                       ")\nset multiplot\n" + margin("t", 1 - static_cast<double>(kAboveRows) / height) +
+                       margin("b", static_cast<double>(kBelowRows - 10) / height) + "set label 1 " +
+                       quoted(chart.title) + " at screen 0.5," + format_short(1 - 15.0 / height, 6) +
                        " center textcolor rgb '#202020'\nset label 2 " + quoted(what) + " at screen 0.5," +
                        format_short(1 - 33.0 / height, 6) + " center textcolor rgb '#666666' font ',11'\n";
   for (std::size_t p = 0; p < chart.panels.size(); ++p) {
     const double from = left + static_cast<double>(p) * (width + kGap);
-    script += margin("l", from / kWidth) + margin("r", (from + width) / kWidth) +
-              (p == 0 ? "" : "unset ytics\nunset label 1\nunset label 2\n") + panel_of(chart, p);
+    script += margin("l", from / kChartWidth) + margin("r", (from + width) / kChartWidth) +
+              (p == 0 ? "" : "unset ytics\nunset label 1\nunset label 2\n") + dots_panel(chart, p);
   }
   return script + "unset multiplot\n";
 }
@@ -102,7 +102,7 @@ std::string script_of(const GapChart& chart, Image image) {
 }  // namespace
 
 void gnuplot_gaps(const GapChart& chart, Image image, const std::string& path) {
-  run_gnuplot(script_of(chart, image), image, path);
+  run_gnuplot(gaps_script(chart, image), image, path);
 }
 
 }  // namespace fp8::plot

@@ -10,14 +10,14 @@
 namespace fp8::plot {
 namespace {
 
-constexpr int kWidth = 1200;              // pixels
-constexpr int kTop = 70, kBottom = 70;    // heights above and below the cells
-constexpr int kMargins = kTop + kBottom;  // both
-constexpr int kLowest = 360;              // height of the cells
-constexpr int kHighest = 1300;            // height of the cells
-constexpr int kLabelHeight = 15;          // least distance of two labels
+constexpr int kHeatmapWidth = 1200;                  // pixels
+constexpr int kAboveCells = 70, kBelowCells = 70;    // heights above and below the cells
+constexpr int kMargins = kAboveCells + kBelowCells;  // both
+constexpr int kLeastHeight = 360;                    // height of the cells
+constexpr int kMostHeight = 1300;                    // height of the cells
+constexpr int kLabelHeight = 15;                     // least distance of two labels
 
-bool any_marked(const HeatPanel& panel) { return std::ranges::any_of(panel.values, is_marked); }
+bool panel_marked(const HeatPanel& panel) { return std::ranges::any_of(panel.values, is_marked); }
 
 bool any_missing(const HeatPanel& panel) {
   return std::ranges::any_of(panel.values, [](double v) { return std::isnan(v); });
@@ -45,13 +45,13 @@ std::string block_of(const Heatmap& map, const HeatPanel& panel, const std::stri
   return data + "END_OF_DATA\n";
 }
 
-std::string data_of(const Heatmap& map) {
+std::string cells_data(const Heatmap& map) {
   std::string data;
   for (std::size_t p = 0; p < map.panels.size(); ++p) {
     data += block_of(map, map.panels[p], "$panel" + std::to_string(p), [&](double v) {
       return std::isnan(v) || is_marked(v) ? "NaN" : format_short(std::clamp(v, map.low, map.high), 6);
     });
-    if (any_marked(map.panels[p]))
+    if (panel_marked(map.panels[p]))
       data += block_of(map, map.panels[p], "$marks" + std::to_string(p),
                        [](double v) { return std::string(is_marked(v) ? "255" : "0"); });
   }
@@ -67,7 +67,7 @@ std::string cells_of(const Heatmap& map, std::size_t panel, Image image) {
   const std::string at = " matrix using " + centre("1", column_count(map)) + ":" + centre("2", map.rows.size()),
                     number = std::to_string(panel), pixels = image == Image::svg ? " pixels" : "";
   std::string cells = "plot $panel" + number + at + ":3 with image" + pixels;
-  if (any_marked(map.panels[panel])) cells += ", $marks" + number + at + ":(31):(95):(208):3 with rgbalpha" + pixels;
+  if (panel_marked(map.panels[panel])) cells += ", $marks" + number + at + ":(31):(95):(208):3 with rgbalpha" + pixels;
   return cells + "\n";
 }
 
@@ -98,22 +98,22 @@ std::string column_tics(const Heatmap& map) {
   return std::string("set xtics ") + (map.columns.empty() ? "" : "rotate by -30 ") + "(" + tics + ")\n";
 }
 
-std::string script_of(const Heatmap& map, Image image) {
+std::string heatmap_script(const Heatmap& map, Image image) {
   const auto rows = static_cast<double>(map.rows.size()), columns = static_cast<double>(column_count(map));
-  const int height = std::clamp(static_cast<int>(rows) * (kLabelHeight + 4), kLowest, kHighest);
+  const int height = std::clamp(static_cast<int>(rows) * (kLabelHeight + 4), kLeastHeight, kMostHeight);
   std::size_t longest = 0;
   for (const std::string& row : map.rows) longest = std::max(longest, row.size());
-  const double left = (24 + 9.0 * static_cast<double>(longest)) / kWidth, right = 1 - 135.0 / kWidth,
-               gap = 14.0 / kWidth;
+  const double left = (24 + 9.0 * static_cast<double>(longest)) / kHeatmapWidth, right = 1 - 135.0 / kHeatmapWidth,
+               gap = 14.0 / kHeatmapWidth;
   const auto panels = static_cast<double>(map.panels.size());
   const double width = (right - left - gap * (panels - 1)) / panels;
-  const double top = 1 - static_cast<double>(kTop) / (height + kMargins),
-               bottom = static_cast<double>(kBottom) / (height + kMargins);
+  const double top = 1 - static_cast<double>(kAboveCells) / (height + kMargins),
+               bottom = static_cast<double>(kBelowCells) / (height + kMargins);
   const auto at = [](const char* side, double x) {
     return std::string("set ") + side + "margin at screen " + format_short(x, 6) + "\n";
   };
   std::string script =
-      terminal_of(image, kWidth, height + kMargins) + data_of(map) +
+      terminal_of(image, kHeatmapWidth, height + kMargins) + cells_data(map) +
       "set palette defined (0 '#fff7dc', 0.25 '#fdcc8a', 0.5 '#fc8d59', 0.75 '#d7301f', 1 '#67000d')\nset cbrange [" +
       format_double(map.low) + ":" + format_double(map.high) +
       "]\nset border 15 lw 1 lc rgb '#909090'\nset tics out nomirror scale 0.4 textcolor rgb '#202020'\nunset key\n" +
@@ -129,8 +129,8 @@ std::string script_of(const Heatmap& map, Image image) {
               " offset 0,-0.6 textcolor rgb '#202020'\nset xlabel '" + (map.columns.empty() ? "step" : "") +
               "' offset 0,0.3 textcolor rgb '#202020'\n" +
               (p == 0 ? row_tics(map, height) : "unset ytics\nunset label 1\n") +
-              (last ? "set colorbox user origin screen " + format_short(right + 16.0 / kWidth, 6) + "," +
-                          format_short(bottom, 6) + " size screen " + format_short(18.0 / kWidth, 6) + "," +
+              (last ? "set colorbox user origin screen " + format_short(right + 16.0 / kHeatmapWidth, 6) + "," +
+                          format_short(bottom, 6) + " size screen " + format_short(18.0 / kHeatmapWidth, 6) + "," +
                           format_short(top - bottom, 6) + " noborder\nset cblabel " + quoted(map.label) +
                           " offset 0.6,0 textcolor rgb '#202020'\n"
                     : "unset colorbox\n") +
@@ -145,12 +145,10 @@ std::size_t column_count(const Heatmap& map) { return map.columns.empty() ? map.
 
 bool is_marked(double value) { return value == HUGE_VAL; }
 
-bool any_marked(const Heatmap& map) {
-  return std::ranges::any_of(map.panels, [](const HeatPanel& panel) { return any_marked(panel); });
-}
+bool any_marked(const Heatmap& map) { return std::ranges::any_of(map.panels, panel_marked); }
 
 void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path) {
-  run_gnuplot(script_of(map, image), image, path);
+  run_gnuplot(heatmap_script(map, image), image, path);
 }
 
 }  // namespace fp8::plot

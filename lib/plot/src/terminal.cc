@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "aligned.h"
 #include "fp8/base/text.h"
 #include "fp8/plot/plot.h"
 #include "range.h"
@@ -80,12 +81,12 @@ char letter(const Picture& picture, std::size_t index) {
 }
 
 // The height of a value in a plot, from 0 to 1.
-double share_of(const Picture& picture, const Range& range, double y) {
+double height_share(const Picture& picture, const Range& range, double y) {
   if (!picture.logarithmic) return (y - range.y0) / (range.y1 - range.y0);
   return std::log(y / range.y0) / std::log(range.y1 / range.y0);
 }
 
-std::string painted(std::size_t curve, const std::string& text) {
+std::string in_colour(std::size_t curve, const std::string& text) {
   constexpr std::array<const char*, kTerminalColours> kCodes = {"34", "33", "32", "35", "36", "31"};
   return std::string("\x1b[") + kCodes.at(curve % kCodes.size()) + "m" + text + "\x1b[0m";
 }
@@ -97,7 +98,7 @@ void draw(const Picture& picture, const Range& range, Canvas& canvas) {
     for (const Point& p : curve.smooth.empty() ? curve.raw : curve.smooth) {
       const bool finite = std::isfinite(p.y) && (!picture.logarithmic || p.y > 0);
       const auto x = [&](const Point& q) { return (q.x - range.x0) / (range.x1 - range.x0) * canvas.width(); };
-      const auto y = [&](const Point& q) { return share_of(picture, range, q.y) * canvas.height(); };
+      const auto y = [&](const Point& q) { return height_share(picture, range, q.y) * canvas.height(); };
       const Point& from = before ? *before : p;
       if (finite) canvas.line(x(from), y(from), x(p), y(p), index_of(picture, c));
       before = finite ? &p : nullptr;
@@ -120,7 +121,7 @@ std::string cell(const Picture& picture, const Canvas& canvas, std::size_t colum
   if (dots == 0) return " ";
   const std::size_t owner = canvas.owner(column, row);
   const std::string text = look.letters ? std::string(1, letter(picture, owner)) : braille(dots);
-  return look.colour ? painted(owner, text) : text;
+  return look.colour ? in_colour(owner, text) : text;
 }
 
 std::size_t characters(std::string_view text) {
@@ -136,7 +137,7 @@ std::string cut(const std::string& text, std::size_t width) {
 }
 
 // The metric and the names, in lines of at most `columns` characters.
-std::string legend_of(const Picture& picture, Look look, std::size_t columns) {
+std::string text_legend(const Picture& picture, Look look, std::size_t columns) {
   std::string text = picture.metric;
   std::size_t used = characters(text);
   const std::string indent(std::min<std::size_t>(used, 12), ' ');
@@ -147,7 +148,7 @@ std::string legend_of(const Picture& picture, Look look, std::size_t columns) {
     const std::size_t width = 3 + characters(mark) + 1 + characters(name);
     if (used + width > columns) text += "\n" + indent, used = indent.size();
     used += width;
-    text += "   " + (look.colour ? painted(i, mark) : mark) + " " + name;
+    text += "   " + (look.colour ? in_colour(i, mark) : mark) + " " + name;
   }
   return text + "\n";
 }
@@ -165,10 +166,6 @@ std::string ranking_lines(const Picture& picture, std::size_t columns) {
             "\n";
   }
   return text;
-}
-
-std::string right(const std::string& text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
 std::string without_trailing_blanks(std::string line) {
@@ -252,7 +249,7 @@ std::string axis_lines(const Picture& picture, const Range& range, std::size_t m
   std::string out = std::string(margin + 1, ' ') + "\u2514";
   for (const std::string& part : axis) out += part;
   const std::string from = count_text(picture, range.x0, false), to = count_text(picture, range.x1, true);
-  out += "\n" + std::string(margin + 2, ' ') + from + right(to, width - from.size()) + "\n";
+  out += "\n" + std::string(margin + 2, ' ') + from + aligned_right(to, width - from.size()) + "\n";
   for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) out += lines[i];
   if (lines.size() > kMostLines) {
     out += std::string(margin + 2, ' ') + "and " + std::to_string(lines.size() - kMostLines) + " more marks\n";
@@ -273,10 +270,10 @@ std::string panel(const Picture& picture, int columns, int rows, bool colour) {
   draw(picture, range, canvas);
   const Look look = look_of(picture, colour);
   const std::size_t all = margin + 2 + width;
-  std::string out = legend_of(picture, look, all);
+  std::string out = text_legend(picture, look, all);
   for (std::size_t row = 0; row < height; ++row) {
     const bool middle = row == height / 2, labelled = row == 0 || middle || row + 1 == height;
-    std::string line = right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
+    std::string line = aligned_right(labelled ? labels.at(row == 0 ? 0 : middle ? 1 : 2) : "", margin);
     line += labelled ? " \u2524" : " \u2502";
     for (std::size_t column = 0; column < width; ++column) line += cell(picture, canvas, column, row, look);
     out += without_trailing_blanks(line);

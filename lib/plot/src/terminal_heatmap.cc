@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "aligned.h"
 #include "fp8/base/text.h"
 #include "fp8/plot/heatmap.h"
 
@@ -16,10 +17,6 @@ std::size_t longest(const std::vector<std::string>& names, std::size_t least) {
   std::size_t width = least;
   for (const std::string& name : names) width = std::max(width, name.size());
   return width;
-}
-
-std::string right(const std::string& text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
 // From 0, the first colour, to 1, the last.
@@ -43,13 +40,14 @@ std::string heading(const Heatmap& map, std::size_t margin, std::size_t cell) {
   std::string line(margin, ' ');
   if (cell > 1) {
     for (std::size_t c = 0; c < column_count(map); ++c)
-      line += " " + right(map.columns.empty() ? std::to_string(map.steps[c]) : terminal_safe(map.columns[c]), cell - 1);
+      line += " " + aligned_right(map.columns.empty() ? std::to_string(map.steps[c]) : terminal_safe(map.columns[c]),
+                                  cell - 1);
     return line + "\n";
   }
   if (!map.columns.empty()) return "";
   const std::string first = std::to_string(map.steps.front()), last = std::to_string(map.steps.back());
-  return line + " " + first + right(last, std::max(column_count(map), first.size() + last.size() + 1) - first.size()) +
-         "\n";
+  return line + " " + first +
+         aligned_right(last, std::max(column_count(map), first.size() + last.size() + 1) - first.size()) + "\n";
 }
 
 }  // namespace
@@ -73,7 +71,7 @@ std::string terminal_heatmap(const Heatmap& map, int columns, bool colour) {
       for (std::size_t c = 0; c < count; ++c) {
         const double v = panel.values[r * count + c];
         const std::string text = std::isnan(v) ? "-" : is_marked(v) ? kMark : format_short(v, kDigits);
-        out += cell == 1 ? painted(map, v, shade(map, v), colour) : painted(map, v, right(text, cell), colour);
+        out += cell == 1 ? painted(map, v, shade(map, v), colour) : painted(map, v, aligned_right(text, cell), colour);
       }
       out += "\n";
     }

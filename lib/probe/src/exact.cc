@@ -38,7 +38,7 @@ struct Factor {
   const std::vector<float>& at;
   std::int64_t row, column;
 };
-std::vector<float> product(const Factor& a, const Factor& b, std::int64_t m, std::int64_t n, std::int64_t k) {
+std::vector<float> expected_product(const Factor& a, const Factor& b, std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<float> c(static_cast<std::size_t>(m * n));
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -53,7 +53,7 @@ std::vector<float> product(const Factor& a, const Factor& b, std::int64_t m, std
 }
 
 // Forward and backward of the linear with these tensors.
-struct Linear {
+struct LinearTensors {
   Tensor x, w, dy, y, dx, dw;
   linear::LinearPrecision precision;
 
@@ -88,16 +88,16 @@ std::string check_products(const device::Device& device, const quant::Recipe* re
   const auto result = [&](DType dtype, std::int64_t rows, std::int64_t columns) {
     return Tensor(dtype, {rows, columns}, device.type(), "a GEMM result");
   };
-  const Linear l{matrix(n.x, kM, kK),         matrix(n.w, kN, kK),         matrix(n.dy, kM, kN),
-                 result(DType::bf16, kM, kN), result(DType::bf16, kM, kK), result(DType::f32, kN, kK),
-                 {recipe, {true, nullptr}}};
+  const LinearTensors l{matrix(n.x, kM, kK),         matrix(n.w, kN, kK),         matrix(n.dy, kM, kN),
+                        result(DType::bf16, kM, kN), result(DType::bf16, kM, kK), result(DType::f32, kN, kK),
+                        {recipe, {true, nullptr}}};
   gemm::Engine engine;
   Workspace space(device, [&](const Context& ctx) { l.run(ctx, engine); });
   const Context ctx = space.context();
   l.run(ctx, engine);
-  check_values(ctx, "y", l.y.view(), product({n.x, kK, 1}, {n.w, 1, kK}, kM, kN, kK));
-  check_values(ctx, "dx", l.dx.view(), product({n.dy, kN, 1}, {n.w, kK, 1}, kM, kK, kN));
-  check_values(ctx, "dw", l.dw.view(), product({n.dy, 1, kN}, {n.x, kK, 1}, kN, kK, kM));
+  check_values(ctx, "y", l.y.view(), expected_product({n.x, kK, 1}, {n.w, 1, kK}, kM, kN, kK));
+  check_values(ctx, "dx", l.dx.view(), expected_product({n.dy, kN, 1}, {n.w, kK, 1}, kM, kK, kN));
+  check_values(ctx, "dw", l.dw.view(), expected_product({n.dy, 1, kN}, {n.x, kK, 1}, kN, kK, kM));
   const gemm::Count fp8 = engine.counts().linear(gemm::OperandKind::fp8);
   const std::int64_t wanted = recipe != nullptr ? recipe->fp8_gemms() : 0;
   if (fp8.gemms != wanted) throw Error(std::to_string(fp8.gemms) + " GEMMs ran in FP8, not " + std::to_string(wanted));

@@ -149,7 +149,7 @@ std::map<Slot, Linear> linears_of(const BenchOptions& options) {
   return linears;
 }
 
-const char* name_of(Slot slot) {
+const char* slot_name(Slot slot) {
   switch (slot) {
     case Slot::qkv:
       return "q,k,v";
@@ -176,7 +176,7 @@ std::vector<ProductResult> time_products(const device::Device& device, const Ben
     TimedLinear timed(device, linear.parts, linear.rows, linear.inputs, options.recipe);
     for (const Pass pass : {kForward, kDgrad, kWgrad, kBackward}) {
       ProductResult r;
-      r.linear = name_of(slot), r.pass = kPasses[pass];
+      r.linear = slot_name(slot), r.pass = kPasses[pass];
       r.m = linear.rows, r.n = linear.parts.back().end, r.k = linear.inputs;
       r.products = pass == kBackward ? 2 : 1, r.layers = linear.count;
       for (const linear::Part& part : linear.parts) r.fp8 = r.fp8 || part.fp8;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kGroup = "machine";
+const char* const kMachineGroup = "machine";
 
 // The first line of a file; empty when the file is missing.
 std::string first_line(const fs::path& path) {
@@ -57,10 +57,10 @@ Check processor(const std::string& root) {
     if (const auto v = value_of(line, "physical id")) package = *v;
     if (const auto v = value_of(line, "core id")) cores.emplace(package, *v);
   }
-  if (processors == 0) return {kGroup, "processor", Verdict::none, "unknown", {}};
+  if (processors == 0) return {kMachineGroup, "processor", Verdict::none, "unknown", {}};
   std::string detail = model.empty() ? counted(processors, "processor") : terminal_safe(model);
   if (!cores.empty()) detail += ", " + counted(cores.size(), "core") + ", " + counted(processors, "hardware thread");
-  return {kGroup, "processor", Verdict::pass, detail, {}};
+  return {kMachineGroup, "processor", Verdict::pass, detail, {}};
 }
 
 Check instruction_set(const HostCompute& compute) {
@@ -69,11 +69,11 @@ Check instruction_set(const HostCompute& compute) {
     detail += ", lowered by FP8_CPU_ISA; this processor has " + std::string(name_of(compute.supported));
   else if (!compute.wanted.empty() && compute.wanted != detail)
     detail += "; this processor lacks " + compute.wanted + " of FP8_CPU_ISA";
-  return {kGroup, "instruction set", Verdict::pass, detail, {}};
+  return {kMachineGroup, "instruction set", Verdict::pass, detail, {}};
 }
 
 Check bf16(const HostCompute& compute) {
-  Check c{kGroup, "bf16 GEMMs", Verdict::pass, "native, AVX-512 BF16", {}};
+  Check c{kMachineGroup, "bf16 GEMMs", Verdict::pass, "native, AVX-512 BF16", {}};
   if (compute.native) return c;
   c.verdict = Verdict::none;
   if (compute.supported == Isa::avx512_bf16) {
@@ -90,7 +90,8 @@ Check threads_of(int threads) {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
-  Check c{kGroup, "threads", Verdict::pass, counted(threads, "thread") + " on " + counted(cores, "processor"), {}};
+  Check c{
+      kMachineGroup, "threads", Verdict::pass, counted(threads, "thread") + " on " + counted(cores, "processor"), {}};
   if (threads <= cores) return c;
   c.verdict = Verdict::fail;
   c.hint = "set OMP_NUM_THREADS to " + std::to_string(cores) + " at most";
@@ -107,22 +108,22 @@ Check memory(const std::string& root) {
       if (number && *number < std::uint64_t{1} << 50) kibibytes[key] = *number;
     }
   }
-  if (!kibibytes.contains("MemTotal")) return {kGroup, "memory", Verdict::none, "unknown", {}};
+  if (!kibibytes.contains("MemTotal")) return {kMachineGroup, "memory", Verdict::none, "unknown", {}};
   std::string detail = human_bytes(kibibytes["MemTotal"] * 1024);
   if (kibibytes.contains("MemAvailable")) detail += ", " + human_bytes(kibibytes["MemAvailable"] * 1024) + " available";
   if (const auto limit = parse_uint64(first_line(root + "/sys/fs/cgroup/memory.max")))
     detail += ", cgroup limit " + human_bytes(*limit);
-  return {kGroup, "memory", Verdict::pass, detail, {}};
+  return {kMachineGroup, "memory", Verdict::pass, detail, {}};
 }
 
 Check huge_pages(const std::string& root) {
   const std::string line = first_line(root + "/sys/kernel/mm/transparent_hugepage/enabled");
   const auto begin = line.find('['), end = line.find(']');
   if (begin == std::string::npos || end == std::string::npos || end < begin)
-    return {kGroup, "huge pages", Verdict::none, "this kernel has no transparent huge pages", {}};
+    return {kMachineGroup, "huge pages", Verdict::none, "this kernel has no transparent huge pages", {}};
   const std::string mode = terminal_safe(line.substr(begin + 1, end - begin - 1));
-  if (mode != "never") return {kGroup, "huge pages", Verdict::pass, "transparent, " + mode, {}};
-  return {kGroup, "huge pages", Verdict::fail, "disabled: matrix multiply on the CPU is slower",
+  if (mode != "never") return {kMachineGroup, "huge pages", Verdict::pass, "transparent, " + mode, {}};
+  return {kMachineGroup, "huge pages", Verdict::fail, "disabled: matrix multiply on the CPU is slower",
           "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
@@ -134,8 +135,8 @@ Check network(const std::string& root) {
     const auto megabits = parse_int64(first_line(interface / "speed"));
     if (megabits && *megabits > 0) detail += " " + format_short(static_cast<double>(*megabits) / 1000, 3) + " Gb/s";
   }
-  if (!detail.empty()) return {kGroup, "network", Verdict::pass, detail, {}};
-  return {kGroup, "network", Verdict::none, "no interface is up: ranks on this machine only", {}};
+  if (!detail.empty()) return {kMachineGroup, "network", Verdict::pass, detail, {}};
+  return {kMachineGroup, "network", Verdict::none, "no interface is up: ranks on this machine only", {}};
 }
 
 Check infiniband(const std::string& root) {
@@ -149,9 +150,9 @@ Check infiniband(const std::string& root) {
       if (active) list += " " + terminal_safe(first_line(port / "rate"));
     }
   }
-  if (up.empty() && down.empty()) return {kGroup, "InfiniBand", Verdict::none, "no card", {}};
-  if (down.empty()) return {kGroup, "InfiniBand", Verdict::pass, up, {}};
-  return {kGroup, "InfiniBand", Verdict::fail, (up.empty() ? "" : up + "; ") + "not active: " + down,
+  if (up.empty() && down.empty()) return {kMachineGroup, "InfiniBand", Verdict::none, "no card", {}};
+  if (down.empty()) return {kMachineGroup, "InfiniBand", Verdict::pass, up, {}};
+  return {kMachineGroup, "InfiniBand", Verdict::fail, (up.empty() ? "" : up + "; ") + "not active: " + down,
           "check the cable and the subnet manager with ibstat"};
 }
 

@@ -17,7 +17,7 @@ constexpr unsigned kTextLength = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 // Bits of nvmlClocksEventReason that indicate a defect: hardware slowdown, thermal (two bits), power brake.
 constexpr unsigned long long kSlow = 0x8, kHot = 0x20 | 0x40, kBrake = 0x80;
 
-const char* const kGroup = "GPU";
+const char* const kGpuGroup = "GPU";
 
 template <class F>
 F optional_function(const device::Library& library, const char* name) {
@@ -59,7 +59,7 @@ NvmlGpu read_gpu(const NvmlFunctions& nvml, NvmlFunctions::Device gpu) {
 std::string watts(unsigned milliwatts) { return std::to_string((milliwatts + 500) / 1000) + " W"; }
 
 Check memory_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "unknown", {}};
+  Check c{kGpuGroup, name, Verdict::none, "unknown", {}};
   if (!g.memory) return c;
   c.verdict = Verdict::pass;
   c.detail = human_bytes(g.memory->total) + ", " + human_bytes(g.memory->used) + " in use";
@@ -71,7 +71,7 @@ Check memory_check(const NvmlGpu& g, const std::string& name) {
 }
 
 Check clock_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "unknown", {}};
+  Check c{kGpuGroup, name, Verdict::none, "unknown", {}};
   if (!g.sm_mhz || !g.sm_max_mhz) return c;
   c.verdict = Verdict::pass;
   c.detail = std::to_string(*g.sm_mhz) + " of " + std::to_string(*g.sm_max_mhz) + " MHz";
@@ -85,7 +85,7 @@ Check clock_check(const NvmlGpu& g, const std::string& name) {
 }
 
 Check power_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "unknown", {}};
+  Check c{kGpuGroup, name, Verdict::none, "unknown", {}};
   if (!g.power_limit_mw) return c;
   c.verdict = Verdict::pass;
   c.detail = "cap " + watts(*g.power_limit_mw);
@@ -98,7 +98,7 @@ Check power_check(const NvmlGpu& g, const std::string& name) {
 }
 
 Check link_check(const NvmlGpu& g, const std::string& name) {
-  Check c{kGroup, name, Verdict::none, "unknown", {}};
+  Check c{kGpuGroup, name, Verdict::none, "unknown", {}};
   if (g.nvlinks > 0) c.detail = "NVLink, " + std::to_string(g.nvlinks) + (g.nvlinks == 1 ? " link" : " links");
   if (g.nvlinks > 0) c.verdict = Verdict::pass;
   if (!g.pcie_width || !g.max_pcie_width) return c;

@@ -7,16 +7,11 @@
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/shard/store.h"
+#include "view_bytes.h"
 
 namespace fp8::shard {
 
 using tensor::allocate;
-
-namespace {
-
-const std::byte* bytes_at(const View& v) { return static_cast<const std::byte*>(v.data); }
-
-}  // namespace
 
 void ParameterStore::allocate_copy_sums(const Context& ctx) {
   for (const ParameterShard& o : shards_) {

@@ -5,6 +5,7 @@
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/shard/store.h"
+#include "view_bytes.h"
 
 namespace fp8::shard {
 
@@ -20,8 +21,6 @@ Digest digest_of_values(const Context& ctx, const View& v) {
   device::copy_bytes(ctx, copy.data(), device::DeviceType::host, v.data, v.device, v.bytes());
   return digest_of(copy);
 }
-
-const std::byte* bytes_at(const View& v) { return static_cast<const std::byte*>(v.data); }
 
 // Starts sending each rank its part of the bf16 values `from`, in the order of ranks; each rank's terms of the own part
 // arrive in `terms`. `parts`: elements of each rank's part.

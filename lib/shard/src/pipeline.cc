@@ -16,13 +16,12 @@
 
 #include "fp8/base/clock.h"
 #include "fp8/device/profile.h"
+#include "view_bytes.h"
 
 namespace fp8::shard {
 namespace {
 
 using model::StageAction;
-
-std::byte* memory_at(const View& v) { return static_cast<std::byte*>(v.data); }
 
 constexpr const char* kInput = "input of micro-batch ";
 

@@ -4,11 +4,10 @@
 #include "fp8/base/round.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/ops/norm.h"
+#include "square.h"
 
 namespace fp8::shard {
 namespace {
-
-constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
 
 // The rows that a rank saves of those that it holds together with its replicas and with ranks that have a copy: each
 // saves a part.

@@ -12,6 +12,7 @@
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
+#include "square.h"
 
 namespace fp8::shard {
 
@@ -21,8 +22,6 @@ using tensor::allocate;
 namespace {
 
 constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
-
-constexpr std::int64_t kSquare = quant::block_extent(quant::Granularity::block128x128).across;
 
 bool is_vector(const model::Parameter& p) { return p.shape.size() == 1; }
 

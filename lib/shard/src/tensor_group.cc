@@ -5,14 +5,12 @@
 
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
+#include "view_bytes.h"
 
 namespace fp8::shard {
 namespace {
 
 using tensor::View;
-
-const std::byte* bytes_at(const View& v) { return static_cast<const std::byte*>(v.data); }
-std::byte* memory_at(const View& v) { return static_cast<std::byte*>(v.data); }
 
 std::int64_t row_bytes(const View& v) { return static_cast<std::int64_t>(dtype::size_of(v.dtype)) * v.shape[1]; }
 

@@ -11,8 +11,6 @@
 namespace fp8::statistics {
 namespace {
 
-constexpr const char* kWhat = "record";  // in messages
-
 std::vector<const json::Object*> of_type(const std::vector<json::Value>& records, std::string_view type) {
   std::vector<const json::Object*> found;
   for (const json::Value& v : records)

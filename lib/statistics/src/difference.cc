@@ -59,11 +59,11 @@ json::Value found(const std::vector<OperationDifference>& operations, const Oper
   return v;
 }
 
-double number(const json::Object& o, const char* key) { return o.get_double_or(key, NAN, "operation"); }
+double operation_number(const json::Object& o, const char* key) { return o.get_double_or(key, NAN, "operation"); }
 
 // null in a record: NaN where no element is finite, and infinite where a is zero and b is not.
-std::string shown(const json::Object& o) {
-  const double v = number(o, "relative_difference");
+std::string shown_difference(const json::Object& o) {
+  const double v = operation_number(o, "relative_difference");
   return std::isnan(v) ? "-" : format_short(v, 4);
 }
 
@@ -83,7 +83,7 @@ std::vector<std::string> row_of(const json::Object& o) {
           o.get_string("pass", what),
           terminal_safe(o.get_string("operation", what)),
           words_of(o.get_string("result", what)),
-          shown(o),
+          shown_difference(o),
           not_finite(o)};
 }
 
@@ -154,14 +154,14 @@ DifferenceTables difference_tables(const std::vector<json::Value>& records) {
     if (v.as_object().get_string("type", "record") == "operation") operations.push_back(&v.as_object());
   if (operations.empty()) return {};
   std::ranges::copy_if(operations, std::back_inserter(different), [](const json::Object* o) {
-    return !(number(*o, "relative_difference") == 0) || !not_finite(*o).empty();
+    return !(operation_number(*o, "relative_difference") == 0) || !not_finite(*o).empty();
   });
   const std::vector<std::string> heading{"number", "pass", "operation", "result", "difference", "not finite in"};
   DifferenceTables tables{{heading}, {heading}};
   for (const json::Object* o : different)
     if (tables.first.size() <= kRows) tables.first.push_back(row_of(*o));
   const auto size = [](const json::Object* o) {
-    const double v = number(*o, "relative_difference");
+    const double v = operation_number(*o, "relative_difference");
     return std::isnan(v) ? HUGE_VAL : v;
   };
   std::ranges::stable_sort(different, [&](const json::Object* x, const json::Object* y) { return size(x) > size(y); });
@@ -177,13 +177,15 @@ std::vector<std::string> conclusions(const std::vector<json::Value>& records) {
     const json::Object& o = v.as_object();
     if (o.get_string("type", what) != what) continue;
     const json::Value &above = *o.find("first_above"), &nonfinite = *o.find("first_nonfinite");
-    const std::string bound = format_short(number(o, "bound"), 4);
-    lines.push_back("A: " + terminal_safe(o.get_string("a", what)) + "  loss " + format_short(number(o, "loss_a"), 6));
-    lines.push_back("B: " + terminal_safe(o.get_string("b", what)) + "  loss " + format_short(number(o, "loss_b"), 6));
+    const std::string bound = format_short(operation_number(o, "bound"), 4);
+    lines.push_back("A: " + terminal_safe(o.get_string("a", what)) + "  loss " +
+                    format_short(operation_number(o, "loss_a"), 6));
+    lines.push_back("B: " + terminal_safe(o.get_string("b", what)) + "  loss " +
+                    format_short(operation_number(o, "loss_b"), 6));
     lines.push_back(
         above.is_null()
             ? "no operation of " + std::to_string(o.get_int("operations", what)) + " differs by more than " + bound
-            : "first above " + bound + ": " + sentence(above.as_object()) + ": " + shown(above.as_object()));
+            : "first above " + bound + ": " + sentence(above.as_object()) + ": " + shown_difference(above.as_object()));
     lines.push_back(nonfinite.is_null() ? "every result is finite"
                                         : "first not finite: " + sentence(nonfinite.as_object()) + ": in " +
                                               not_finite(nonfinite.as_object()));

@@ -14,8 +14,6 @@
 namespace fp8::statistics {
 namespace {
 
-constexpr const char* kWhat = "record";  // in messages
-
 std::string_view name_of_gemm(gemm::GemmRole role) {
   switch (role) {
     case gemm::GemmRole::forward:
@@ -73,7 +71,7 @@ json::Value histogram_of(const std::array<std::int64_t, 255>& exponents) {
 
 json::Array to_json(const Spread& s) { return {s.least, s.median, s.greatest}; }
 
-json::Value record_of(const OperandResult& r, const std::string& recipe, const std::string& linear) {
+json::Value operand_record(const OperandResult& r, const std::string& recipe, const std::string& linear) {
   const Figures& f = r.figures;
   json::Value v = json::object({{"type", "operand"},
                                 {"linear", linear},
@@ -132,7 +130,7 @@ std::vector<json::Value> records_of(const Results& results, const std::string& r
   auto operand = results.operands.begin();
   for (const ProductResult& p : results.products) {
     for (; operand != results.operands.end() && operand->linear == p.linear && operand->gemm == p.gemm; ++operand)
-      records.push_back(record_of(*operand, recipe, name_of(operand->linear)));
+      records.push_back(operand_record(*operand, recipe, name_of(operand->linear)));
     records.push_back(json::object({{"type", "gemm"},
                                     {"linear", name_of(p.linear)},
                                     {"gemm", name_of_gemm(p.gemm)},

@@ -9,11 +9,9 @@
 namespace fp8::statistics {
 namespace {
 
-constexpr const char* kWhat = "record";  // in messages
-
 double share(std::int64_t part, std::int64_t of) { return static_cast<double>(part) / static_cast<double>(of); }
 
-std::string percent(double value) { return shown(100 * value, 3); }
+std::string shown_percent(double value) { return shown(100 * value, 3); }
 
 std::vector<const json::Object*> routes_in(const std::vector<json::Value>& records) {
   std::vector<const json::Object*> found;
@@ -65,8 +63,8 @@ std::vector<std::vector<std::string>> most_rerouted_first(const std::vector<json
   for (const json::Object* o : found) {
     if (rows.size() > most) break;
     rows.push_back({std::to_string(o->get_int("layer", kWhat)), o->get_string("recipe", kWhat),
-                    o->get_string("reference", kWhat), percent(number(*o, "differ")),
-                    percent(number(*o, "experts_differ"))});
+                    o->get_string("reference", kWhat), shown_percent(number(*o, "differ")),
+                    shown_percent(number(*o, "experts_differ"))});
   }
   return rows;
 }
@@ -84,10 +82,10 @@ std::vector<std::string> rerouted(const std::vector<json::Value>& records) {
       sum += number(**o, "differ");
       if (number(**o, "differ") > number(*worst, "differ")) worst = *o;
     }
-    lines.push_back(recipe + ": " + percent(sum / static_cast<double>(end - at)) +
+    lines.push_back(recipe + ": " + shown_percent(sum / static_cast<double>(end - at)) +
                     " % of the routes have other experts than in " + worst->get_string("reference", kWhat) +
                     "; most in layer " + std::to_string(worst->get_int("layer", kWhat)) + ", " +
-                    percent(number(*worst, "differ")) + " %");
+                    shown_percent(number(*worst, "differ")) + " %");
     at = end;
   }
   return lines;

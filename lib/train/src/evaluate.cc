@@ -38,7 +38,7 @@ void emit_lines(state::Journal& journal, const std::string& lines) {
 }
 
 // What the evaluations under all recipes share.
-struct Evaluation {
+struct SharedSetup {
   const settings::EvalConfig& config;
   comm::Communicator& host_comm;
   state::Journal& journal;
@@ -74,7 +74,7 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
 }
 
 // Evaluates one of the models. Collective.
-void evaluate_model(const Evaluation& e, const ModelSetup& setup, const DeviceSetup& device) {
+void evaluate_model(const SharedSetup& e, const ModelSetup& setup, const DeviceSetup& device) {
   comm::Communicator& host_comm = e.host_comm;
   const EvaluationSize size{e.sampler.samples(), std::min(e.config.batch_size, e.sampler.samples()), setup.length};
   std::optional<shard::ShardedModel> model;
@@ -133,7 +133,7 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   const comm::Mesh mesh(host_comm, shape);
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
-  const Evaluation evaluation{config, host_comm, journal, checkpoint, *sampler};
+  const SharedSetup evaluation{config, host_comm, journal, checkpoint, *sampler};
   for (ModelSetup& setup : setups) {
     const DeviceSetup device(config.device, setup.precision, mesh);
     shard::ModelSpec& spec = setup.model_spec;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  // of a device's memory that are copied at a time
 
-std::string name_of(const model::Parameter& p) {
+std::string gradient_name(const model::Parameter& p) {
   return (p.role == model::ParameterRole::adapter ? std::string(hf::kAdapterPrefix) : "") + p.name;
 }
 
@@ -30,11 +30,11 @@ class GradientFile {
       : file_(path, force) {
     std::vector<hf::TensorSpec> specs;
     for (const model::Parameter& p : table)
-      if (p.trainable) specs.push_back({name_of(p), dtype::DType::f32, p.whole_shape()});
+      if (p.trainable) specs.push_back({gradient_name(p), dtype::DType::f32, p.whole_shape()});
     writer_.emplace(File::open_update(file_.path()), std::move(specs), metadata);
   }
   void write(const device::Context& ctx, const model::Parameter& p, const tensor::View& gradient) {
-    writer_->begin(name_of(p));
+    writer_->begin(gradient_name(p));
     const std::span<const std::byte> bytes(static_cast<const std::byte*>(gradient.data), gradient.bytes());
     if (ctx.device == device::DeviceType::host) return writer_->write(bytes);
     std::vector<std::byte> piece(std::min(bytes.size(), kPieceBytes));

@@ -148,7 +148,7 @@ std::string last_checkpoint(const std::string& run) {
           (state.skips_in_a_row == 1 ? "the last step" : std::to_string(state.skips_in_a_row) + " steps in a row"));
 }
 
-void evaluate(RunState& state, const RunContext& run) {
+void evaluate_now(RunState& state, const RunContext& run) {
   run.journal.progress("evaluating after step " + std::to_string(state.position.step));
   const Clock::time_point start = Clock::now();
   const settings::RunConfig& c = run.config();
@@ -363,7 +363,7 @@ void train_steps(RunState& state, const RunContext& run) {
     const bool due = !going || state.save_interval_over || state::save_due(state.saves, step),
                saving = due && state.skips_in_a_row == 0;
     const bool evaluating = c.eval_every > 0 && (step % c.eval_every == 0 || done);
-    if (evaluating || (c.keep_best && saving && !state.stop_requested)) evaluate(state, run);
+    if (evaluating || (c.keep_best && saving && !state.stop_requested)) evaluate_now(state, run);
     if (run.setup.sample && (step % c.sample_every == 0 || done)) sample(state, run);
     if (saving) save(state, run, !going);
     if (due && !saving) state::postpone_save(state.saves, step);
