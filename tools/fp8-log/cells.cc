@@ -55,7 +55,7 @@ std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
 // Limits of the widths of columns, such that the widest of the others fits beside the first `left` ones, of which the
 // widest is cut first and the very first, a name, last. The first ones have at most half of the page if others need the
 // rest.
-std::vector<std::size_t> limits_of(std::vector<std::size_t> widths, std::size_t page, std::size_t left) {
+std::vector<std::size_t> width_limits(std::vector<std::size_t> widths, std::size_t page, std::size_t left) {
   constexpr std::size_t kLeast = 8;
   const auto first = widths.begin(), others = first + static_cast<std::ptrdiff_t>(left);
   const std::size_t beside = std::accumulate(first, others, 3 * left), rest = page - std::min(beside, page / 2);
@@ -115,7 +115,7 @@ bool fits(const std::vector<Row>& rows, const Page& page, std::size_t left) {
 }
 
 std::string table(const std::vector<Row>& rows, const Page& page, std::size_t left) {
-  const std::vector<std::size_t> limits = limits_of(widths_of(rows), page.columns, left);
+  const std::vector<std::size_t> limits = width_limits(widths_of(rows), page.columns, left);
   std::vector<Row> cells = rows;
   for (Row& row : cells)
     for (std::size_t c = 0; c < row.size(); ++c) row[c] = cut(row[c], limits[c]);

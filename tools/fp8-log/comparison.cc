@@ -22,7 +22,7 @@ std::optional<double> difference(const std::optional<double>& a, const std::opti
 }
 
 // Metrics of both runs of a pair and their differences.
-std::vector<Row> rows_of(const Comparison& c) {
+std::vector<Row> comparison_rows(const Comparison& c) {
   const Summary &a = c.a, &b = c.b;
   std::vector<Row> rows = {{"metric", terminal_safe(a.name), terminal_safe(b.name), "difference"},
                            {"precision", precision_text(a), precision_text(b), ""}};
@@ -70,7 +70,7 @@ void drop_if_empty(std::vector<Row>& rows) {
 }
 
 // A row per pair, and their mean.
-std::vector<Row> rows_of(const PairedComparison& c) {
+std::vector<Row> comparison_rows(const PairedComparison& c) {
   const std::string window = common(c, [](const Comparison& p) { return std::to_string(p.window); });
   const std::string last = window == "several" ? "last part" : "last " + window;
   std::vector<Row> rows = {{"A", "B", "seed", "loss A, " + last, "loss B", "gap", "tokens/s", "memory"}};
@@ -141,7 +141,7 @@ std::string matched_text(const PairedComparison& c) {
   return "matched at " + (all == "several" ? "different points" : all);
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string joined_names(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + terminal_safe(name);
   return all;
@@ -164,8 +164,9 @@ std::string settings_text(const PairedComparison& c, const Page& page) {
 std::string notes_text(const PairedComparison& c) {
   std::string text;
   if (!c.unpaired.empty())
-    text += "not paired, so not used: " + joined(c.unpaired) + " (no run of the other side has the seed)\n";
-  if (!c.unknown.empty()) text += "settings unknown, so not compared: " + joined(c.unknown) + " (log without config)\n";
+    text += "not paired, so not used: " + joined_names(c.unpaired) + " (no run of the other side has the seed)\n";
+  if (!c.unknown.empty())
+    text += "settings unknown, so not compared: " + joined_names(c.unknown) + " (log without config)\n";
   return text;
 }
 
@@ -296,8 +297,8 @@ std::optional<double> mean_over(const PairedComparison& c, std::optional<double>
 }
 
 // A row per side.
-std::vector<Row> rows_of(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
-                         const LossOfSides& loss) {
+std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
+                                 const LossOfSides& loss) {
   std::vector<Row> rows = {{loss.title, "pairs", "mean", "gap", "95 % interval", "excludes 0"}};
   rows.push_back(
       {terminal_safe(sides.front().name), "", loss_text(mean_over(comparisons.front(), loss.of_a)), "", "", ""});
@@ -342,7 +343,7 @@ std::string comparison(const PairedComparison& c, std::optional<double> gate, co
   const bool one = c.pairs.size() == 1;
   const std::array<std::string, 2> names{"A", "B"};
   const std::array runs{runs_of(c, &Comparison::a), runs_of(c, &Comparison::b)};
-  const std::string tables = table(one ? rows_of(c.pairs.front()) : rows_of(c), page, one ? 1 : 2) +
+  const std::string tables = table(one ? comparison_rows(c.pairs.front()) : comparison_rows(c), page, one ? 1 : 2) +
                              (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), page, 2)) +
                              (one ? "" : expert_table(names, runs, page)) + page.style.dim(matched_text(c)) + "\n" +
                              settings_text(c, page);
@@ -354,14 +355,15 @@ std::string comparison(const PairedComparison& c, std::optional<double> gate, co
 std::string comparisons(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
                         std::optional<double> gate, const Page& page) {
   const std::string window = common(comparisons.front(), [](const Comparison& p) { return std::to_string(p.window); });
-  std::string text = table(rows_of(sides, comparisons,
-                                   {"loss, last " + (window == "several" ? "part" : window), &Comparison::loss_a,
-                                    &Comparison::loss_b, &PairedComparison::gap, &PairedComparison::interval}),
-                           page);
+  std::string text =
+      table(comparison_rows(sides, comparisons,
+                            {"loss, last " + (window == "several" ? "part" : window), &Comparison::loss_a,
+                             &Comparison::loss_b, &PairedComparison::gap, &PairedComparison::interval}),
+            page);
   if (std::ranges::any_of(comparisons, evaluated)) {
-    text += "\n" + table(rows_of(sides, comparisons,
-                                 {"evaluation loss", &Comparison::eval_a, &Comparison::eval_b,
-                                  &PairedComparison::eval_gap, &PairedComparison::eval_interval}),
+    text += "\n" + table(comparison_rows(sides, comparisons,
+                                         {"evaluation loss", &Comparison::eval_a, &Comparison::eval_b,
+                                          &PairedComparison::eval_gap, &PairedComparison::eval_interval}),
                          page);
   }
   std::vector<std::string> names;

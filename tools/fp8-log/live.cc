@@ -20,7 +20,7 @@
 namespace fp8::report {
 namespace {
 
-std::string loss_text(double loss) { return format_short(loss, 5); }
+std::string short_loss_text(double loss) { return format_short(loss, 5); }
 
 // Parts of the status line, most important first.
 std::vector<std::string> facts(const log::Run& run, double silent) {
@@ -33,8 +33,8 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
     steps += " of " + std::to_string(*p.planned) + " (" + std::to_string(100 * p.steps / *p.planned) + " %)";
   }
   all.push_back(steps);
-  all.push_back("loss " + (p.loss ? loss_text(*p.loss) : "not finite"));
-  if (p.eval_loss) all.push_back("evaluation " + loss_text(*p.eval_loss));
+  all.push_back("loss " + (p.loss ? short_loss_text(*p.loss) : "not finite"));
+  if (p.eval_loss) all.push_back("evaluation " + short_loss_text(*p.eval_loss));
   if (p.tokens_per_s)
     all.push_back(human_count(static_cast<std::uint64_t>(std::max(*p.tokens_per_s, 0.0))) + " tokens/s");
   if (p.step_s) all.push_back(human_seconds(*p.step_s) + "/step");
@@ -47,7 +47,7 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
   return all;
 }
 
-std::string joined(const std::vector<std::string>& parts, const std::string& between) {
+std::string joined_facts(const std::vector<std::string>& parts, const std::string& between) {
   std::string all;
   for (const std::string& part : parts) all += (all.empty() ? "" : between) + part;
   return all;
@@ -63,7 +63,7 @@ std::string bar(const log::Progress& p, std::size_t width) {
 }
 
 // Joins the parts into lines no wider than the terminal.
-std::string wrapped(const std::vector<std::string>& parts, std::size_t width) {
+std::string wrapped_parts(const std::vector<std::string>& parts, std::size_t width) {
   std::string text, line;
   for (const std::string& part : parts) {
     if (!line.empty() && line.size() + 3 + part.size() > width) {
@@ -102,7 +102,7 @@ std::string screen_of(const log::Run& run, double silent) {
   const auto [columns, rows] = terminal_size();
   const auto width = static_cast<std::size_t>(columns - 1);
   std::string text =
-      terminal_safe(run.name) + "\n" + bar(log::progress(run), width) + wrapped(facts(run, silent), width);
+      terminal_safe(run.name) + "\n" + bar(log::progress(run), width) + wrapped_parts(facts(run, silent), width);
   const int plot_rows = std::min(rows - kOtherRows, kMostRows);
   const bool has_loss = std::find(run.metrics.begin(), run.metrics.end(), "loss") != run.metrics.end();
   if (has_loss && plot_rows >= kFewestRows) {
@@ -135,7 +135,7 @@ void follow(const std::string& path, double interval) {
     const double silent = seconds_since(news);
     if (in_place) return screen.show(run == nullptr ? terminal_safe(path) + ": no log yet\n" : screen_of(*run, silent));
     if (run == nullptr) return out.line(terminal_safe(path) + ": no log yet");
-    out.line((path == "-" ? "" : terminal_safe(run->name) + ": ") + joined(facts(*run, silent), ", ") +
+    out.line((path == "-" ? "" : terminal_safe(run->name) + ": ") + joined_facts(facts(*run, silent), ", ") +
              (at_end && !run->finished ? ", no end record" : ""));
   };
   const double look = std::min(kLook, interval);

@@ -132,7 +132,7 @@ std::vector<Row> continued(Row row, std::size_t width) {
   return rows;
 }
 
-std::vector<Row> rows_of(std::span<const Summary> summaries, std::size_t columns) {
+std::vector<Row> summary_rows(std::span<const Summary> summaries, std::size_t columns) {
   constexpr std::size_t kLabel = 23;  // width of the longest label, and of the space behind it
 
   std::vector<Row> rows(1, Row{"run"});
@@ -232,7 +232,7 @@ std::vector<Row> change_rows(const log::Overview& all, const log::OverviewRow& r
 }  // namespace
 
 std::string summaries(std::span<const Summary> summaries, const Page& page) {
-  return table(rows_of(summaries, page.columns), page);
+  return table(summary_rows(summaries, page.columns), page);
 }
 
 std::string overview(const log::Overview& all, const Page& page) {

@@ -147,7 +147,7 @@ void draw_comparison(const cli::Arguments& arguments) {
 namespace {
 
 // --ylim LOW:HIGH. Throws Error unless the limits are numbers and the lower one is below.
-plot::Limits limits_of(const cli::Arguments& arguments) {
+plot::Limits y_limits(const cli::Arguments& arguments) {
   if (!arguments.has("ylim")) return {};
   const std::string text = arguments.text("ylim");
   const std::size_t colon = text.find(':');
@@ -168,7 +168,7 @@ plot::Limits limits_of(const cli::Arguments& arguments) {
 
 void draw_picture(const cli::Arguments& arguments, plot::Picture picture) {
   constexpr int kRows = 20;
-  picture.limits = limits_of(arguments);
+  picture.limits = y_limits(arguments);
   picture.logarithmic = arguments.flag("log");
   if (arguments.has("output")) {
     write_image(arguments,
