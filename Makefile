@@ -188,9 +188,9 @@ setup:
 	@$(if $(filter 1,$(CUDA)),share/setup/cuda)
 demo check check-long: setup
 	@$(MAKE) --no-print-directory $@-now
-# check-long also runs the cases that take long, which check leaves out and counts, and compiles benchmarks.
+# check-long also runs the tests and cases that take long, which check leaves out, and compiles benchmarks.
 check-long-now: export FP8_LONG := 1
-check-long-now: benches
+check-long-now: benches $(long_tests)
 check-now check-long-now: all tests
 	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man
 check-%: all tests

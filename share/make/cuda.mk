@@ -8,17 +8,15 @@ $O/%.o: %.cu $$(call changed,$$(nvcc))
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(nvcc) -MMD -MP -c -o $@ $<
 	$(call record,$(nvcc))
-# .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. The headers of the cuDNN frontend
-# take most of a minute to compile and contain no hot code, hence -O1, and -O0 for the test. They include <cuda.h>, as clang does before each .cu file, which must not be
-# found as lib/ops/src/cuda.h: .cu files have no -I for the folder in which they are.
-host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn ops/tests/attention_cudnn_test
+# .cu files without device code are compiled by the host compiler, which parses them once; nvcc parses them twice. They include <cuda.h>, as clang does
+# before each .cu file, which must not be found as lib/ops/src/cuda.h: .cu files have no -I for the folder in which they are.
+host_cuda := device/src/memory_cuda gemm/src/cublaslt_plan gemm/tests/cublaslt_test comm/src/nccl_library ops/src/attention_cudnn
 $(host_cuda:%=$O/lib/%.o): $O/%.o: %.cu $$(call changed,$$(cuda_cxx))
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(cuda_cxx) -MMD -MP -x c++ -c -o $@ $<
 	$(call record,$(cuda_cxx))
-cudnn_objs := $O/lib/ops/src/attention_cudnn.o $O/lib/ops/tests/attention_cudnn_test.o
-$(cudnn_objs): OPT = $(if $(findstring /tests/,$(@:$O/%=/%)),-O0,-O1)
-$O/lib/ops/tests/attention_cudnn_test.o: INC := $(ops.inc) -Itests/support
-$(cudnn_objs): $(cuda_more)/cudnn_frontend.h
+# Only attention_cudnn.cu and the tests in cudnn.mk include cuDNN's frontend, whose headers take half a minute to compile.
+$O/lib/ops/src/attention_cudnn.o: $(cuda_more)/cudnn_frontend.h
+$O/lib/ops/src/attention_cudnn.o: OPT := -O1 # no hot code
 $(cuda_more)/cudnn_frontend.h:
 	$(error the headers of the cuDNN frontend are missing: run make setup to download them, or build with make CUDA=0)

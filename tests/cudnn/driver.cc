@@ -1,5 +1,5 @@
 // A stand-in for the driver, libcuda.so.1, with which cuDNN makes plans for a GPU that is not there (tests/cudnn/run).
-// cuDNN is given the GPU's properties (lib/ops/tests/hopper_graph.h), selects engines, generates their code and asks
+// cuDNN is given the GPU's properties (hopper_graph.h), selects engines, generates their code and asks
 // the driver to compile and load it. Here compilation gives an empty ELF file, and everything that is loaded is the
 // same handle, so nothing can be launched. functions.cc has all other functions.
 #include <cuda.h>

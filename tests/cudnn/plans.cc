@@ -5,7 +5,7 @@
 #include <string>
 
 #include "../../lib/ops/tests/fused_layer.h"
-#include "../../lib/ops/tests/hopper_graph.h"
+#include "hopper_graph.h"
 
 // In builds with CUDA attention_cudnn.cu defines it.
 namespace cudnn_frontend {

@@ -1,4 +1,5 @@
-// Calls of attention that cuDNN supports, and their division into parts. Graphs are tested in attention_cudnn_test.cu.
+// Calls of attention that cuDNN supports, and their division into parts. Graphs are tested in
+// tests/cudnn/graphs_test.cc.
 #include <gtest/gtest.h>
 
 #include <string>

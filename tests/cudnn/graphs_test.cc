@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "../../lib/ops/tests/fused_layer.h"
 #include "fp8_test.h"
-#include "fused_layer.h"
 #include "hopper_graph.h"
 
 namespace fp8::ops {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "../src/attention_graph.h"
+#include "../../lib/ops/src/attention_graph.h"
 
 namespace fp8::ops {
 
