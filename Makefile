@@ -67,7 +67,7 @@ CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno 
 LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,
 # Test programs are linked by gold, where the compiler has it, and without line numbers: that takes a fifth of the time. Those with a sanitizer need lines.
-gold     := $(if $(SAN)$(SYSROOT),,$(if $(shell command -v $(multiarch)-ld.gold),-fuse-ld=gold -Wl$(comma)-S))
+gold     := $(if $(SAN)$(SYSROOT),,$(if $(shell command -v $(or $(multiarch),no)-ld.gold),-fuse-ld=gold -Wl$(comma)-S))
 tests_ld  = $(if $(gold),$(filter-out -Wl$(comma)-z%,$(LDFLAGS)) $(gold),$(LDFLAGS))
 # Sources named *.isa.cc are compiled once for each of these instruction sets, see fp8/base/cpu.h.
 isas            := $(if $(x86),avx2 avx512 avx512_bf16,baseline)
@@ -76,22 +76,22 @@ rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
 objs_of = $(foreach s,$(basename $1),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
 objs = $(call objs_of,$(call srcs,$1))
-# Sources of tests are compiled ten of a folder at once, since the headers of one take most of its time; those whose names another source of the folder has
-# are in `alone` in crate.mk, and are compiled alone, as are those with flags of their own. The object N.group.o is made of the sources in of.N.group.o.
-# Sources of programs are compiled alone: a program has the objects that it needs, and the libraries that these need.
+# Sources of a folder are compiled ten at once, since the headers of one take most of its time: no two of them give a name of an anonymous namespace.
+# Those in `alone` in crate.mk are compiled alone, as are those with flags of their own. Those in `aside` have groups of their own, since there are programs that
+# need only them, or only the others, and then fewer crates and packages. The object N.group.o is made of the sources in of.N.group.o.
 # Headers are precompiled by GCC alone, and not with a compiler cache: see share/make/pch.mk.
 PCH ?= $(if $(filter ccache clang%,$(notdir $(CXX))),0,$(if $(filter %g++,$(CXX)),1,0))
 UNITY ?= $(PCH)
-single   = $(apart) %_mpi_test.cc %_bench.cc %.cu
+single   = $(apart) %_mpi_test.cc %.isa.cc %_nocuda.cc %_bench.cc %.cu
 groups   = $(if $(word 2,$2),$(call group,$1$(words $3).group.o,$(wordlist 1,10,$2)) $(call groups,$1,$(wordlist 11,$(words $2),$2),$3 x),$(call objs_of,$2))
 group    = $1$(eval of.$1 := $2)
-grouped  = $(call objs_of,$(filter $(single),$1)) $(call groups,$O/$(dir $(firstword $1)),$(filter-out $(single),$1),x)
-objs_in  = $(if $(filter 1,$(UNITY)),$(call grouped,$1),$(call objs_of,$1))
+grouped  = $(call objs_of,$(filter $(single),$1)) $(call groups,$O/$(dir $(firstword $1))$2,$(filter-out $(single),$1),x)
+objs_in  = $(if $(filter 1,$(UNITY)),$(call grouped,$1,$2),$(call objs_of,$1))
 define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
-$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval alone :=) $(eval include $1/crate.mk)
+$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval alone :=) $(eval hot :=) $(eval aside :=) $(eval include $1/crate.mk)
 $(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
 $(eval $(name).about := $(about)) $(eval $(name).deps := $(deps)) $(eval $(name).own := $(pkgs))
-$(eval apart += $(alone:%=$1/%.cc))
+$(eval $(name).hot := $(hot:%=$1/src/%.cc)) $(eval $(name).aside := $(aside:%=$1/src/%.cc)) $(eval apart += $(alone:%=$1/%.cc) $($(name).hot))
 $(eval $(name).all  := $(filter $(deps) $(foreach d,$(deps),$($d.all)),$(seen)))
 $(eval $(name).pkgs := $(sort $(pkgs) $(foreach d,$(deps),$($d.pkgs))))
 $(eval $(name).inc  := $(foreach c,$(if $(filter lib/%,$1),$(name)) $($(name).all),-Ilib/$c/include) $(foreach p,$(pkgs),$($p.inc)))
@@ -106,32 +106,31 @@ in_shim := $(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)
 apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
-# Sources are compiled with OPT in crates with loops over tensors, tokens or logs, and with -O1 in others and in tools, where -O2 only takes longer to compile.
-hot     := json dtype tensor quant gemm ops comm optim token linear statistics log
-src_opt  = $(if $(filter $1,$(hot)),$(OPT),-O1)
+# Sources with loops over tensors, tokens or logs are `hot` in crate.mk, and compiled with OPT. Others have -O1: -O2 only takes longer to compile.
 # Tests take longer to compile than to run, but for those that run kernels.
 test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
-$(eval $1.objs := $(call objs,lib/$1/src))$O/lib/$1.a: $($1.objs)
-$(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
-$(call objs,lib/$1/src): OPT := $(call src_opt,$1)
+$(eval $1.objs := $(call objs_in,$(filter-out $($1.aside),$(call srcs,lib/$1/src))) $(call objs_in,$(filter $($1.aside),$(call srcs,lib/$1/src)),aside.))
+$O/lib/$1.a: $($1.objs)
+$(sort $($1.objs) $(call objs,lib/$1/src lib/$1/bench)): INC := $($1.inc) -Ilib/$1/src
+$(filter-out $(call objs_of,$(filter $($1.hot),$(call srcs,lib/$1/src))),$(sort $($1.objs) $(call objs,lib/$1/src))): OPT := -O1
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
-$($1_test.objs) $(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
-$($1_test.objs) $(call objs,lib/$1/tests): OPT := $(call test_opt,$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
+$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): INC := $($1.inc) -Ilib/$1/src -Itests/support
+$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): OPT := $(call test_opt,$1)
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$(eval $1.objs := $(call objs_in,$2))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$(eval $1.objs := $(call objs_in,$2,$1.))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 $(if $(filter %_bench,$1),benches,tests) += $O/test/$1)
 endef
 define tool_rules # $1 = tool
-$O/bin/$1: $(call objs,tools/$1) $($1.libs)
+$(eval $1.objs := $(call objs_in,$(call srcs,tools/$1)))$O/bin/$1: $($1.objs) $($1.libs)
 $O/bin/$1: LD := $($1.ld)
-$(call objs,tools/$1): INC := $($1.inc) -Itools/$1
-$(call objs,tools/$1): OPT := $(call src_opt,$1)
+$(sort $($1.objs) $(call objs,tools/$1)): INC := $($1.inc) -Itools/$1
+$(sort $($1.objs) $(call objs,tools/$1)): OPT := -O1
 endef
 
 $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))

@@ -2,3 +2,4 @@ about := Norm, rope, attention, SwiGLU, embedding, cross-entropy: forward and ba
 deps  := base dtype device tensor
 pkgs  := cudnn
 alone := tests/attention_cached_test
+hot   := %

@@ -1,2 +1,3 @@
 about := AdamW, learning-rate schedules, gradient norm and clipping
 deps  := base dtype device tensor
+hot   := %

@@ -29,7 +29,7 @@ portable.utf8proc := -l:libutf8proc.a
 portable.xxhash  := -l:libxxhash.a
 portable.mpi     :=
 portable_ld = $(foreach p,$1,$(if $(filter undefined,$(origin portable.$p)),$($p.lib),$(portable.$p)))
-$(filter $O/portable/bin/%,$(bundled)): $O/portable/bin/%: $$(call objs,tools/$$*) $$(if $$(filter mpi,$$($$*.pkgs)),$(loaded_mpi)) $$($$*.libs)
+$(filter $O/portable/bin/%,$(bundled)): $O/portable/bin/%: $$($$*.objs) $$(if $$(filter mpi,$$($$*.pkgs)),$(loaded_mpi)) $$($$*.libs)
 $O/portable/bin/%: LD = $(call portable_ld,$($*.pkgs))
 $O/portable/test/gpu_test: $$(gpu_test.objs) $(loaded_mpi) $$(gpu.libs)
 $O/portable/test/gpu_test: LD = $(call portable_ld,$(gpu.pkgs)) $(gtest.lib)
@@ -38,7 +38,5 @@ $(bundled): $(later_glibc)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(portable_flags) $(LD)
 # tests/mpi/portable.t starts these programs. The other program has the cases of comm_mpi_test with the functions of MPI that programs of the bundle have.
 tests += $O/test/comm_loaded_mpi_test $(if $(SAN)$(SYSROOT),,$O/portable/bin/fp8-step $O/portable/bin/fp8-doctor)
-comm_mpi_objs := $(call objs_of,$(wildcard lib/comm/tests/*_mpi_test.cc))
-$O/test/comm_loaded_mpi_test: $(comm_mpi_objs) $(loaded_mpi) $O/lib/comm.a $(comm.libs)
-comm_mpi_objs := $(call objs_of,$(wildcard lib/comm/tests/*_mpi_test.cc))
+$O/test/comm_loaded_mpi_test: $(comm_mpi_test.objs) $(loaded_mpi) $O/lib/comm.a $(comm.libs)
 $O/test/comm_loaded_mpi_test: LD := $(call portable_ld,$(comm.pkgs)) -lgtest

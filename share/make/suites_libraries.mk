@@ -12,7 +12,7 @@ calls_stand_ins := -Wl,--export-dynamic-symbol=_ZN3fp87runtime* -Wl,--disable-ne
 $O/test/libraries_test: $(on_device) $(shim) | $(stand_ins)
 $O/test/libraries_test $O/test/device-step: gold := # its --export-dynamic-symbol knows no patterns
 $O/test/libraries_test: LD := $(libraries.ld) $(gtest.lib) $(calls_stand_ins)'$$ORIGIN/libraries'
-device_step := $(call objs,tools/fp8-step) $(on_device) $(shim)
+device_step := $(fp8-step.objs) $(on_device) $(shim)
 $O/test/device-step: $(device_step) $(fp8-step.libs) | $(stand_ins)
 $O/test/device-step: LD := $(fp8-step.ld) $(calls_stand_ins)'$$ORIGIN/libraries'
 # For tests/defects, whose programs are in other folders.

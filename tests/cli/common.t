@@ -35,6 +35,10 @@ for tool in $tools; do
   is "$tool: the version names the tool and the release" "$(cut -d' ' -f1-2 <out)" "$tool $(cat "$SRC/share/VERSION")"
   is "$tool: the version names HDF5 if the tool links it" "$(grep -c ', HDF5 1\.' out)" "$(ldd "$BIN/$tool" | grep -q libhdf5 && echo 1 || echo 0)"
 
+  case $tool in
+    fp8-convert | fp8-export | fp8-info | fp8-init | fp8-log | fp8-quantize | fp8-resume | fp8-sweep | fp8-tokenize)
+      is "$tool computes no model and loads no oneDNN" "$(ldd "$BIN/$tool" | grep -c libdnnl)" 0 ;;
+  esac
   status "$tool: an unknown flag gives status 2" 2 "$tool" --nope
   is "$tool: an unknown flag is named in one line" "$(lines err) $(cut -d: -f1-2 <err)" "1 $tool: --nope"
   is "$tool: an unknown flag prints nothing on standard output" "$(cat out)" ""

@@ -105,11 +105,9 @@ is "a changed flag of one source leaves the header" "$(compiled)" 1
 echo 'warnings += -Wnone' >>tree/Makefile
 is "a changed flag of all compiles all" "$(compiled)" $((sources + 1))
 
-# Groups of sources of tests that are compiled at once: a line for each command, with the names of its sources.
-grouped() {
-  make --no-print-directory -C tree CUDA=0 CXX="$work/g++" O="$work/${o:-q}" V=1 "$@" "$work/${o:-q}/test/json_test" |
-    grep -E -- ' -c -o [^ ]*/lib/json/tests/' | while read -r words; do printf '%s\n' "$words" | grep -Eo ' lib/json/tests/[^ ]*[.]cc' | xargs -r -n 1 basename -s .cc | xargs; done
-}
+# Groups of sources that are compiled at once: a line for each command, with the names of its sources.
+sources_of() { grep -E -- " -c -o [^ ]*/$1/" | while read -r words; do printf '%s\n' "$words" | grep -Eo " $1/[^ ]*[.]cc" | xargs -r -n 1 basename -s .cc | xargs; done; }
+grouped() { make --no-print-directory -C tree CUDA=0 CXX="$work/g++" O="$work/${o:-q}" V=1 "$@" "$work/${o:-q}/test/json_test" | sources_of lib/json/tests; }
 names() { for f in tree/lib/json/tests/*.cc; do basename -s .cc "$f"; done | sort | xargs; }
 grouped >groups
 is "each source of a test is compiled once, by few commands" "$(xargs -n 1 <groups | sort | xargs) $(($(wc -l <groups) * 2 <= $(wc -w <groups)))" "$(names) 1"
@@ -122,6 +120,10 @@ is "a removed source leaves its group" "$(grouped)" "$(sed -n "s/ $last\$//p" gr
 is "after it a build compiles nothing" "$(grouped)" ""
 echo "alone += tests/$first" >>tree/lib/json/crate.mk
 is "a source that crate.mk names is compiled alone" "$(grouped | grep -x "$first")" "$first"
+in_crate() { make --no-print-directory -C "$SRC" CUDA=0 UNITY="${2:-1}" CXX="$work/g++" O="$work/s" -n "$work/s/lib/$1.a" | sources_of "lib/$1/src" | sort | xargs -d '\n' printf '%s; '; }
+is "sources of a crate are compiled at once, but for hot ones" "$(in_crate statistics)" "advice difference records routes; collector; figures; "
+is "sources in aside are compiled apart" "$(in_crate hf | grep -o 'adapter adapter_targets;')" "adapter adapter_targets;"
+is "UNITY=0 compiles each source of a crate alone" "$(in_crate statistics 0)" "advice; collector; difference; figures; records; routes; "
 o=r grouped UNITY=0 >groups
 is "UNITY=0 compiles each source alone" "$(wc -l <groups) $(grep -c ' ' groups)" "$(names | wc -w) 0"
 done_testing

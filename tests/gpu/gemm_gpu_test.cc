@@ -96,7 +96,8 @@ class GemmGpu : public ::testing::Test {
 struct Size {
   std::int64_t m, n, k;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {17, 33, 65}, {64, 48, 16}, {128, 96, 130}, {7, 5, 0}};
+constexpr Size kProductSizes[] = {{1, 1, 1},    {1, 7, 5},      {5, 1, 3}, {17, 33, 65},
+                                  {64, 48, 16}, {128, 96, 130}, {7, 5, 0}};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
 
 TEST_F(GemmGpu, IntegersMatchTheHostBitForBit) {
@@ -105,7 +106,7 @@ TEST_F(GemmGpu, IntegersMatchTheHostBitForBit) {
                                 {DType::bf16, DType::bf16},
                                 {DType::bf16, DType::f32},
                                 {DType::f32, DType::bf16}}) {
-    for (const Size s : kSizes) {
+    for (const Size s : kProductSizes) {
       for (const Layout la : kLayouts) {
         for (const Layout lb : kLayouts) {
           for (int bits = 0; bits < 6; ++bits) {  // bias: none, f32, bf16; accumulating or not

@@ -222,7 +222,7 @@ const char* scaling_text(Scaling s) {
 }
 
 // The plan without what may differ between GEMMs that are computed together.
-DevicePlan kind_of(DevicePlan p) {
+DevicePlan kind_of_plan(DevicePlan p) {
   p.m = p.n = p.k = p.c_stride = 0;
   for (Factor* f : {&p.a, &p.b}) f->rows = f->columns = f->stride = 0;
   return p;
@@ -313,9 +313,9 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
 
 std::optional<DevicePlan> together(std::span<const DeviceCall> calls) {
   if (calls.size() < 2) return std::nullopt;
-  const DevicePlan kind = kind_of(calls.front().plan);
+  const DevicePlan kind = kind_of_plan(calls.front().plan);
   for (const DeviceCall& call : calls)
-    if (call.finish || !is_groupable(call.plan) || kind_of(call.plan) != kind) return std::nullopt;
+    if (call.finish || !is_groupable(call.plan) || kind_of_plan(call.plan) != kind) return std::nullopt;
   DevicePlan plan = kind;
   plan.groups = std::ssize(calls);
   plan.m = average(calls, &DevicePlan::m);
