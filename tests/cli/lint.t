@@ -154,6 +154,9 @@ if has g++ && has objdump && [ "$(uname -m)" = x86_64 ]; then
   cp all.o $object/b.avx512.o
   g++ -o tree/build/bin/program $object/b.avx512.o $object/a.o
   leaked "an inline function linked from an object for AVX-512" '^build/bin/program:1: twice\(float\*\): v[a-z].* is AVX-512'
+  printf 'int main() {}\n' | g++ -o tree/build/bin/plain -x c++ -
+  says "isa: with PROGRAMS, no other program is read for instructions" '^build/bin/program:1: has functions of b.isa.cc, which the checked programs lack$' built env PROGRAMS=plain "$SRC/tests/lint/run" isa
+  is "isa: but each source with functions for AVX-512 must be in one of them" "$(grep -c . out) $(tail -n 1 out)" "2 1 findings"
   compiled x86-64-v4 $object/a.o a.cc
   g++ -o tree/build/bin/program $object/a.o $object/b.avx512.o
   leaked "an ordinary source compiled for AVX-512" '^build/bin/program:1: twice\(float\*\): '
