@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "fp8/comm/comm.h"
+#include "long.h"
 
 namespace fp8::comm {
 
@@ -30,6 +31,9 @@ inline Communicator*& world() {
   static Communicator* ranks = nullptr;
   return ranks;
 }
+
+/// Whether to run `cases` that take long; see test::long_run(). Rank 0 counts them for all ranks.
+inline bool long_run(int cases) { return test::long_run(world()->rank() == 0 ? cases : 0); }
 
 /// Runs every test on every rank.
 inline int run_tests(int argc, char** argv) {
