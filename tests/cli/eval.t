@@ -2,6 +2,7 @@
 # fp8-eval on one rank: records, values, errors.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=4000
 . "$SRC/tests/cli/train.sh"
 data="--data d.h5 --seq-length 32"
 # eval_ WORDS: the records without their times
@@ -12,7 +13,7 @@ cp out run.log
 eval_ run/step-00000020 $data --precision fp32 >whole 2>err
 result $? "fp8-eval evaluates a checkpoint"
 is "it prints one record and no message" "$(wc -l <whole)$(cat err)" 1
-says "the record has all documented fields" '^\{"type":"eval","tokens":19968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu","documents":"joined"\}$' cat whole
+says "the record has all documented fields" '^\{"type":"eval","tokens":3968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu","documents":"joined"\}$' cat whole
 loss=$(field loss whole)
 is "the perplexity is exp(loss)" "$(field perplexity whole | awk -v l="$loss" '{ d = $1 / exp(l) - 1; print (d < 1e-12 && d > -1e-12) }')" 1
 is "the loss is equal to the evaluation of the run" "$(field loss run.log | tail -1 | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
@@ -23,8 +24,8 @@ is "the loss of an initial model is near ln 256" "$(field loss fresh | awk '{ pr
 # --- losses per token
 eval_ run/step-00000020 $data --precision fp32 --per-token >each 2>err
 result $? "--per-token succeeds"
-is "--per-token prints a record per sequence, then the total" "$(grep -c '^{"type":"sequence"' each) $(tail -1 each)" "624 $(cat whole)"
-is "the sequences are in order" "$(field index each)" "$(seq 0 623)"
+is "--per-token prints a record per sequence, then the total" "$(grep -c '^{"type":"sequence"' each) $(tail -1 each)" "124 $(cat whole)"
+is "the sequences are in order" "$(field index each)" "$(seq 0 123)"
 is "each record has one loss per token" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | awk -F, '{ print NF }' | sort -u)" 32
 is "the mean of the token losses is the loss" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | tr ',' '\n' | awk -v l="$loss" '{ s += $1 } END { d = s / NR / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 for b in 1 7 1000; do
@@ -32,9 +33,9 @@ for b in 1 7 1000; do
   is "--batch-size $b gives the same losses" "$(paste -d' ' other each | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
 done
 fp8-eval run/step-00000020 --data d.h5 --precision fp32 >long 2>err
-is "the default sequence length is the context of the model" "$(field tokens long)" 19968
-fp8-eval run/step-00000020 --data d.h5 --precision fp32 --seq-length 10000 --per-token >one 2>err
-is "a sequence of 10000 is evaluated; the rest of the data is dropped" "$(wc -l <one) $(field tokens one)" "2 10000"
+is "the default sequence length is the context of the model" "$(field tokens long)" 3968
+fp8-eval run/step-00000020 --data d.h5 --precision fp32 --seq-length 2100 --per-token >one 2>err
+is "a sequence of 2100 is evaluated; the rest of the data is dropped" "$(wc -l <one) $(field tokens one)" "2 2100"
 
 # --- precisions
 for way in bf16 fp8 "fp8 --recipe rowwise" "fp8 --recipe rowwise_with_gw_hp" "fp8 --recipe current" "fp8 --recipe delayed" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --activations f32" "fp8 --fp8-lm-head" "fp8 --filter *down*"; do
@@ -96,7 +97,7 @@ bad "a token file as checkpoint is refused" 'd.h5: a token file, not a checkpoin
 bad "a checkpoint as data is refused" 'm.h5: not a token file' m.h5 --data m.h5
 bad "a Hugging Face folder is refused" '.*llama3/hf: a Hugging Face folder' "$SRC/tests/golden/models/llama3/hf" $data
 says "a length beyond the context has a note" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-eval m.h5 --data d.h5 --seq-length 200
-bad "a sequence longer than the data is refused" 'd.h5: 20000 tokens are too few' m.h5 --data d.h5 --seq-length 20000
+bad "a sequence longer than the data is refused" 'd.h5: 4000 tokens are too few' m.h5 --data d.h5 --seq-length 4000
 bad "--batch-size 0 is refused" '--batch-size: 0 is below 1' m.h5 $data --batch-size 0
 bad "a batch of too many tokens is refused" '--batch-size: ' m.h5 $data --batch-size 99999999999999
 bad "--activations f32 with bf16 is refused" '--activations: f32 needs' m.h5 $data --activations f32

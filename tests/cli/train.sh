@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2016,SC2086 # each rank's shell expands the variables; a moment is a list of words
-# Functions for tests of training. Source this file after lib.sh: it makes m.h5, a tiny model, and d.h5, 20000 tokens.
+# Functions for tests of training. Source this file after lib.sh: it makes m.h5, a tiny model, and d.h5, 20000 tokens, or as many as
+# text_size says.
 #   losses FILE                prints a line per step record: step, loss, gradient norm
 #   story FILE                 prints the type of each record, followed by its step
 #   field NAME FILE            prints the values of a field, one line per record that has the field
@@ -20,7 +21,7 @@
 #                              MOMENT, and sends SIGKILL to one rank; passes if the run has saved more than after the kill before it, the checkpoints in its
 #                              log exist and all checkpoints verify; sets there to the newest one, and counts the passes in kept
 #   unfinished                 succeeds if a save of the run killed has started and not ended
-fp8-init tiny -o m.h5 >out 2>err && head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
+fp8-init tiny -o m.h5 >out 2>err && head -c "${text_size:-20000}" "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
 result $? "a model and data are made"
 
 losses() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1"; }
