@@ -90,6 +90,7 @@ TEST(Run, WhatIsNotFiniteOnOneRankIsSkippedByAll) {
   for (int victim = 0; victim < world().size() && world().size() > 1; ++victim) {
     Faulty faulty(world(), victim);
     settings::RunConfig config = files.config("nan" + std::to_string(victim));
+    config.save_every = 5;
     state::Hooks hooks;
     int steps = 0;
     hooks.stop_requested = [&] {
