@@ -7,30 +7,28 @@ golden=$SRC/tests/golden/chat
 llama3=(--tokenizer "$golden/llama3" --template llama3)
 cp "$golden"/data/{alpaca.json,sharegpt.jsonl,openai.jsonl} .
 
-# same FILE: whether the records in file out are those of FILE, `documents` aside.
-same() {
-  python3 - out "$1" <<'EOF'
-import json, sys
-found, wanted = ([json.loads(line) for line in open(p)] for p in sys.argv[1:])
-for record in wanted:
-    record.pop("documents", None)
-sys.exit(found != wanted or not wanted)
-EOF
-}
+mkdir found
 for form in llama2 llama3 mistral qwen; do
   for input in alpaca.json sharegpt.jsonl openai.jsonl; do
     for mode in assistant last all; do
       for cutoff in 128 2048; do
-        fp8-tokenize $input --tokenizer "$golden/$form/tokenizer.json" --template $form --mask $mode --cutoff $cutoff --json >out 2>err
-        same "$golden/$form/${input%.*}-$mode-$cutoff.jsonl"
-        result $? "$form, $input, $mode, $cutoff"
+        fp8-tokenize $input --tokenizer "$golden/$form/tokenizer.json" --template $form --mask $mode --cutoff $cutoff --json >"found/$form,${input%.*}-$mode-$cutoff.jsonl" 2>err
       done
     done
   done
-  fp8-tokenize alpaca.json sharegpt.jsonl openai.jsonl --tokenizer "$golden/$form" --template $form --cutoff 256 --pack 256 --json >out 2>err
-  same "$golden/$form/packed-256.jsonl"
-  result $? "$form, packed"
+  fp8-tokenize alpaca.json sharegpt.jsonl openai.jsonl --tokenizer "$golden/$form" --template $form --cutoff 256 --pack 256 --json >"found/$form,packed-256.jsonl" 2>err
 done
+# Whether the records of each file are those of the reference, `documents` aside.
+python3 - "$golden" >compared <<'EOF'
+import json, os, sys
+for name in sorted(os.listdir("found")):
+    found, wanted = ([json.loads(line) for line in open(p)] for p in ("found/" + name, sys.argv[1] + "/" + name.replace(",", "/")))
+    for record in wanted:
+        record.pop("documents", None)
+    print(int(found != wanted or not wanted), name)
+EOF
+is "all are compared" "$(wc -l <compared)" 76
+while read -r differs name; do result "$differs" "${name%.jsonl}"; done <compared
 is "the guesses and the counts are on standard error" "$(sed 's/ (.*//' err)" "fp8-tokenize: alpaca.json: read as alpaca, column \"output\"
 fp8-tokenize: sharegpt.jsonl: read as sharegpt, column \"conversations\"
 fp8-tokenize: openai.jsonl: read as messages, column \"messages\"
