@@ -2,6 +2,7 @@
 # RUN, RUN@last, RUN@best and RUN@N name a checkpoint of a run in every tool, also while the run saves and removes checkpoints.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=3000
 . "$SRC/tests/cli/train.sh"
 flags="m.h5 --data d.h5 --seq-length 32 --batch-size 2 -q"
 
@@ -24,8 +25,8 @@ race "fp8-resume --print" 30 fp8-resume live --print
 race "fp8-export" 20 fp8-export live -o x -q
 race "fp8-generate" 15 fp8-generate live --ids 5,6 --greedy --max-tokens 1 -q
 race "fp8-info" 15 fp8-info live@last
-race "fp8-eval" 8 fp8-eval live --data d.h5 --seq-length 4096 -q
-race "fp8-eval on two ranks" 3 mpirun -n 2 fp8-eval live --data d.h5 --seq-length 4096 -q
+race "fp8-eval" 8 fp8-eval live --data d.h5 --seq-length 1024 -q
+race "fp8-eval on two ranks" 3 mpirun -n 2 fp8-eval live --data d.h5 --seq-length 1024 -q
 kill -KILL $job
 wait $job 2>/dev/null
 
