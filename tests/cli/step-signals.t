@@ -12,7 +12,7 @@ until_does() { # COMMAND...: repeats the command until it succeeds, at most a mi
 trains() { grep -q '"type":"step"' records; }
 catches() { grep -Eq '^SigBlk:.*[4-7c-f][2367abef]..$' "/proc/$pid/status"; } # the signals are blocked
 ended() { # waits for $pid and kills it after 10 s
-  (sleep 10 && kill -KILL $pid) 2>/dev/null &
+  (sleep 10 && kill -KILL $pid) >/dev/null 2>&1 & # prove reads standard output until no process has it
   guard=$!
   wait $pid
   got=$?
