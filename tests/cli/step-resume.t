@@ -286,13 +286,4 @@ status "second moments that overflow give status 4" 4 fp8-step large.h5 --data d
 is "the message names the tensor, and no checkpoint is saved" "$(sed 's/v.[a-z0-9_.]*:/v:/' err) $(ls over)" \
   "fp8-step: over/step-00000001.tmp/rank-00000-of-00001.h5: /optimizer/v: holds a value that is not finite or below 0; no checkpoint was saved log.jsonl"
 
-# --- memory: the peak is near the plan
-ok "a model of 27 million parameters is made" fp8-init demo --set hidden_size=512 --set intermediate_size=1376 --set num_hidden_layers=10 -o big.h5
-fp8-step big.h5 --data d.h5 --out big --seq-length 64 --batch-size 1 --steps 1 -q >big.log 2>err
-plan=$(sed -n '/"type":"run"/s/.*"total":\([0-9]*\).*/\1/p' big.log)
-peak=$(field memory_peak_bytes big.log)
-[ "$plan" -gt 400000000 ] && [ "$peak" -gt $((plan * 9 / 10)) ] && [ "$peak" -lt $((plan * 5 / 4 + 64000000)) ]
-result $? "the peak memory is near the plan ($peak, planned $plan)"
-rm -r big big.h5
-
 done_testing
