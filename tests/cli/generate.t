@@ -43,7 +43,7 @@ is "the same seed gives the same tokens" "$(ids llama3.h5 --ids 5,6,7 --seed 5)"
 result $? "another seed gives other tokens"
 
 # --- text
-head -c 20000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt
+head -c 4000 "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt
 fp8-tokenize text.txt -o d.h5 >table 2>err
 fp8-init tiny -o m.h5 >table 2>err
 fp8-step m.h5 --data d.h5 --out run --steps 30 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 -q >log 2>err

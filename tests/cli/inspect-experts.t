@@ -2,6 +2,7 @@
 # fp8-inspect on mixtures of experts: records of experts, groups, routes, recommendations, codes, adapters, errors.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=4200
 . "$SRC/tests/cli/train.sh"
 data="--data d.h5 --seq-length 32 --batch-size 4"
 # figures FILE EXPRESSION: the value of a Python expression over `r`, the list of records

@@ -2,6 +2,7 @@
 # Every tool with a standard output that is full, which is an error, or a closed pipe, which is not.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=3000
 . "$SRC/tests/cli/train.sh"
 fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
 result $? "a run of two steps"

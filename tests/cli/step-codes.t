@@ -2,6 +2,7 @@
 # fp8-step with adapters beside weights that fp8-quantize has stored as FP8 codes.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=3000
 . "$SRC/tests/cli/train.sh"
 base="--data d.h5 --seq-length 16 --batch-size 2"
 # new_text CHECKPOINT PRECISION: ids and log-probabilities of a text.

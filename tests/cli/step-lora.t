@@ -2,6 +2,7 @@
 # fp8-step with adapters: flags, errors, the reference on several ranks, equal bits on resuming, and the other tools on its checkpoints.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
+text_size=3000
 . "$SRC/tests/cli/train.sh"
 golden=$SRC/tests/golden
 base="--out x --steps 2 --seq-length 16 --batch-size 2"
