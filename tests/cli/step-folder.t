@@ -24,7 +24,7 @@ begin() {
 # ends NAME REGEX: lets the run go on; passes if it ends with status 2 and one line that matches
 ends() {
   kill -CONT "$rank"
-  timeout 20 tail --pid=$job -f /dev/null
+  timeout 20 tail -s 0.1 --pid=$job -f /dev/null
   kill -KILL $job 2>/dev/null
   wait $job
   got="$? $(grep -c '^fp8-step' first.err) $(grep -Ec "^fp8-step: (rank 0: )?$2\$" first.err)"
@@ -88,7 +88,7 @@ intact "under fp8-resume" "$four"
 begin fp8-resume run -- fp8-step $flags --steps 1000000
 mv run moved
 kill -KILL "$rank"
-timeout 20 tail --pid=$job -f /dev/null
+timeout 20 tail -s 0.1 --pid=$job -f /dev/null
 wait $job
 is "under fp8-resume: no new start where the folder was" "$? $(grep -c '"action":"launch"' first) $(tail -1 first.err)" "2 1 fp8-resume: $gone"
 status "under fp8-resume: no folder is made in its place" 1 test -e run
