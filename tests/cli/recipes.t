@@ -4,8 +4,8 @@
 # shellcheck disable=SC2086 # lists of words on purpose
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
-# shellcheck source=tests/cli/train.sh
 text_size=4000
+# shellcheck source=tests/cli/train.sh
 . "$SRC/tests/cli/train.sh"
 flags="--data d.h5 --seq-length 32 --batch-size 4 --steps 6 --save-every 3 --lr 1e-3 --precision fp8"
 train() { # NAME FLAGS...
