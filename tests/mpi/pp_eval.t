@@ -19,8 +19,9 @@ bits() {
   return $evaluated
 }
 # A model, and flags of both evaluations.
-while read -r model way; do
-  ranks=1
+while read -r line; do
+  chosen "$line" || continue
+  model=${way%% *} way=${way#* } ranks=1
   case $way in *--[a-z-]*\ 2) ranks=2 ;; esac
   bits $ranks $model.h5 one "$way"
   is "$model $way: there are losses of sequences" "$? $([ "$(grep -c '"sequence"' one)" -gt 100 ] && echo many)" "0 many"
@@ -31,14 +32,14 @@ while read -r model way; do
 done <<END
 u --precision fp32
 u --precision bf16 --tp 2
-u --precision fp8 --recipe tensorwise --tp 2
+long: u --precision fp8 --recipe tensorwise --tp 2
 u --precision fp8 --recipe rowwise --dp-replicate 2
 y --precision bf16 --ep 2
-u --precision fp8 --recipe current
+long: u --precision fp8 --recipe current
 u --precision fp8 --recipe delayed --tp 2
-u --precision fp8 --recipe rowwise
-u --precision fp8 --recipe mxfp8
-t --precision fp32 --tp 2
+long: u --precision fp8 --recipe rowwise
+long: u --precision fp8 --recipe mxfp8
+long: t --precision fp32 --tp 2
 t --precision fp8 --recipe delayed
 END
 
