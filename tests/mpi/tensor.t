@@ -19,7 +19,7 @@ for model in m x; do
   train $model.h5 1 1 one $watched --gradients one.safetensors -f
   for way in "long: 2 1 --tp 2 --paranoid 1" "4 2 --tp 2 --zero 2 --recompute full" "4 1 --tp 4 --recompute selective" "8 4 --tp 2 --dp-replicate 2 --zero 1 --paranoid 1"; do
     chosen "$way" || continue
-    case "$model $way" in "m 4 2 "* | "x 4 1 "*) long || continue ;; esac
+    case "$model $way" in "m 4 2 "* | "m 8 "* | "x 4 1 "*) long || continue ;; esac
     ranks=${way%% *} rest=${way#* }
     rm -rf run.way
     train $model.h5 $ranks ${rest%% *} way $watched --gradients way.safetensors -f ${rest#* }
@@ -74,7 +74,7 @@ for way in "long: m.h5 --precision fp32" "long: x.h5 --precision fp8 --recipe de
 done
 
 # --- a run that is resumed on its mesh computes the bits of one that was not stopped
-for way in "long: --recipe tensorwise" "long: --recipe delayed --amax-history 3" "--recipe rowwise --async-save" "--recipe blockwise --master bf16 --moments bf16"; do
+for way in "long: --recipe tensorwise" "long: --recipe delayed --amax-history 3" "long: --recipe rowwise --async-save" "--recipe blockwise --master bf16 --moments bf16"; do
   chosen "$way" || continue
   rm -rf at.once in.parts
   for out in at.once in.parts; do

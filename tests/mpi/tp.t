@@ -18,7 +18,7 @@ train() {
 watched="--data d.h5 --seq-length 16 --steps 3 --precision fp32 --eval-data d.h5 --eval-every 3 --eval-batches 1"
 mixed="--aux-loss 0.1 --z-loss 0.01"
 for way in "long: m: 4 2 --tp 2 --dp-replicate 2 --paranoid 1" "m: 4 2 --tp 2 --dp-shard 2 --zero 3 --async-save --save-every 1" "long: m: 8 2 --tp 4 --zero 1" \
-  "long: m:--lora-rank 4 --lora-dropout 0.25 2 1 --tp 2 --paranoid 1" "m:--lora-rank 4 --lora-dropout 0.25 8 4 --tp 2 --dp-replicate 2 --zero 2" \
+  "long: m:--lora-rank 4 --lora-dropout 0.25 2 1 --tp 2 --paranoid 1" "m:--lora-rank 4 --lora-dropout 0.25 4 2 --tp 2 --dp-replicate 2 --zero 2" "long: m:--lora-rank 4 --lora-dropout 0.25 8 4 --tp 2 --dp-replicate 2 --zero 2" \
   "long: x:$mixed 2 1 --tp 2 --ep 2 --paranoid 1" "long: x:$mixed 4 2 --tp 2 --ep 4 --zero 1" "x:$mixed 8 4 --tp 2 --ep 2 --dp-replicate 2 --expert-rows 1 --paranoid 1"; do
   chosen "$way" || continue
   task=${way%% [1-9] [1-9] --tp*} mesh=${way#"${way%% [1-9] [1-9] --tp*} "}
