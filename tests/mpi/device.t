@@ -28,7 +28,7 @@ while read -r way; do
   order=${way%% *} flags=${way#* }
   model=${flags%% *} flags=${flags#* }
   export FP8_DEVICE_ORDER="$order"
-  steps fp8-step cpu 1 "$model" --batch-size 2 $flags && steps "$step" gpu 1 "$model" --batch-size 2 --device cuda $flags
+  steps fp8-step cpu 1 "$model" --batch-size 1 $flags && steps "$step" gpu 1 "$model" --batch-size 1 --device cuda $flags
   near "$model.h5, $flags: the losses are those of the CPU" gpu cpu 1e-3
 done <<END
 first m --precision bf16
@@ -41,18 +41,18 @@ first m --precision fp8 --recipe blockwise
 last m --precision fp8 --recipe mxfp8
 3 m --precision fp8 --recipe delayed
 END
-FP8_CUBLASLT_VERSION=120300 steps "$step" before 1 m --batch-size 2 --device cuda --precision fp8 --recipe delayed
+FP8_CUBLASLT_VERSION=120300 steps "$step" before 1 m --batch-size 1 --device cuda --precision fp8 --recipe delayed
 same_bits "a cuBLASLt without scale modes, older than 12.8, has the same bits" before gpu
 
 # --- a library that has no kernels with row scales, one that refuses calls of those that it has, and one that is older than they are
-steps "$step" rows 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
+steps "$step" rows 1 m --batch-size 1 --device cuda --precision fp8 --recipe rowwise
 is "with kernels for row scales nothing is noted" "$(cat err)" ""
 noted="fp8-step: row scales are applied to the sums of some GEMMs: matrix multiply:"
 for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.10.0 refused" \
   "FP8_CUBLASLT_VERSION=120800:.* needs cuBLASLt 12.9 or later, and this is cuBLASLt 12.8.0$"; do
   rm -f after
   export "${way%%:*}"
-  steps "$step" after 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise
+  steps "$step" after 1 m --batch-size 1 --device cuda --precision fp8 --recipe rowwise
   is "${way%%:*}: one line says that sums are scaled" "$(wc -l <err) $(grep -c "^$noted ${way#*:}" err)" "1 1"
   near "${way%%:*}: the losses are those with row scales in the library" after rows 1e-4
   unset FP8_CUBLASLT_REFUSES FP8_CUBLASLT_VERSION
@@ -69,7 +69,7 @@ while read -r capability flags; do
   export FP8_DEVICE_CAPABILITY="$capability"
   "${step%/*}/libraries_test" --gtest_filter='GemmGpu.Unsupported*:GemmGpu.Fp8With*' >out 2>err
   is "tests of GEMMs pass on compute capability $capability" "$? $(grep -c '^\[  FAILED  \]' out)" "0 0"
-  steps "$step" other 1 m --batch-size 2 --device cuda --precision fp8 --recipe rowwise $flags
+  steps "$step" other 1 m --batch-size 1 --device cuda --precision fp8 --recipe rowwise $flags
   is "compute capability $capability: nothing is noted" "$(cat err)" ""
   near "compute capability $capability: the losses are those with row scales in the library" other rows 1e-4
 done <<END
@@ -83,11 +83,11 @@ unset FP8_DEVICE_CAPABILITY
 while read -r ways flags; do
   ways=$(echo "$ways" | tr , ' ')
   export FP8_CUBLASLT_TELL=1
-  steps "$step" together 1 x --batch-size 2 --device cuda $flags
+  steps "$step" together 1 x --batch-size 1 --device cuda $flags
   is "$flags: GEMMs of experts run together, and nothing is noted" "$(grep -c '^fp8-step: ' err) $(grep -c ': [1-9][0-9]* grouped GEMMs' err)" "0 1"
   for way in $ways; do
     export "${way?}"
-    steps "$step" apart 1 x --batch-size 2 --device cuda $flags
+    steps "$step" apart 1 x --batch-size 1 --device cuda $flags
     is "$flags, $way: one line says that they do not" "$(grep -c '^fp8-step: ' err) $(grep -c '^fp8-step: some GEMMs of experts run one after the other: matrix multiply: ' err) $(
       grep -c ': 0 grouped GEMMs' err)" "1 1 1"
     same_bits "$flags, $way: the losses have the same bits" apart together
@@ -115,9 +115,11 @@ done <<END
 long: 2 m --precision bf16 --zero 1
 2 m --precision fp8 --recipe rowwise_with_gw_hp --zero 2 --reduce-dtype bf16
 long: 3 m --precision fp8 --recipe mxfp8 --zero 3
-4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
+2 m --precision fp8 --recipe blockwise --dp-replicate 2
+long: 4 m --precision fp8 --recipe blockwise --zero 3 --dp-replicate 2
 long: 2 m --precision fp8 --recipe rowwise --tp 2
-4 m --precision fp8 --recipe current --tp 4
+2 m --precision fp8 --recipe current --tp 2
+long: 4 m --precision fp8 --recipe current --tp 4
 2 m --precision fp8 --recipe delayed --pp 2 --grad-accumulation 2
 long: 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2 --reduce-dtype bf16
@@ -130,7 +132,7 @@ is "a plan has the logits that fit into the smaller memory" "$(grep -h 'logits b
 fp8-step: logits block 32 MiB"
 # --- stages whose messages are late at random: none waits for ever, and the bits are those without delays
 fp8-init tiny --set num_hidden_layers=4 -o l.h5 -q >out 2>err
-flags="--batch-size 1 --grad-accumulation 5 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 5"
+flags="--batch-size 1 --grad-accumulation 3 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 3"
 for stages in 2 4; do
   [ $stages = 2 ] || long || continue
   FP8_DEVICE_ORDER=first steps "$step" prompt $stages l $flags --pp $stages
