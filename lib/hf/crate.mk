@@ -1,4 +1,3 @@
 about := Hugging Face folders: config.json in both spellings, rope frequencies, safetensors read as untrusted and written streaming
 deps  := base json dtype token
-alone := tests/adapter_test tests/config_test
 aside := adapter adapter_targets

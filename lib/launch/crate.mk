@@ -1,3 +1,2 @@
 about := Runs a training command to its end: phases, attempts, running and signalling a process (fp8-resume), and many of them (fp8-sweep)
 deps  := base json ckpt
-alone := tests/phases_test tests/process_test tests/run_sweep_test tests/supervise_test

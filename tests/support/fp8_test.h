@@ -14,7 +14,10 @@ namespace fp8::test {
 /// A fixture with a temporary folder; path(), at(), write() and names() are inherited from TemporaryFolder.
 class FolderTest : public ::testing::Test, protected TemporaryFolder {};
 
-/// Returns the message of the Error that `call` throws and expects `code` as its exit status; "no error" if none is
+/// What error_of() returns if nothing is thrown.
+inline constexpr const char* kNoError = "no error";
+
+/// Returns the message of the Error that `call` throws and expects `code` as its exit status; kNoError if none is
 /// thrown.
 template <class Call>
 std::string error_of(Call&& call, Exit code = Exit::bad) {
@@ -24,7 +27,7 @@ std::string error_of(Call&& call, Exit code = Exit::bad) {
     EXPECT_EQ(e.code(), code) << e.what();
     return e.what();
   }
-  return "no error";
+  return kNoError;
 }
 
 }  // namespace fp8::test

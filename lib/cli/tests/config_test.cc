@@ -13,7 +13,7 @@ Arguments with_config(const std::string& text, const std::vector<std::string>& w
   return a;
 }
 
-std::string refusal(const std::string& text) {
+std::string config_refusal(const std::string& text) {
   return error_of([&] { with_config(text); });
 }
 
@@ -32,7 +32,7 @@ TEST(Config, SetsFlagsThatAreNotGiven) {
 }
 
 TEST(Config, ANulCharacterIsRefused) {
-  EXPECT_EQ(refusal(R"({"filter": ["a\u0000b"]})"), "c.json: \"filter\": contains a NUL character");
+  EXPECT_EQ(config_refusal(R"({"filter": ["a\u0000b"]})"), "c.json: \"filter\": contains a NUL character");
 }
 
 TEST(Config, FlagsWinOverListsAndSwitches) {
@@ -48,16 +48,16 @@ TEST(Config, ADefaultIsNotGiven) {
 }
 
 TEST(Config, RefusesWithTheName) {
-  EXPECT_EQ(refusal("[]"), "c.json: expected an object of flags, found array");
-  EXPECT_EQ(refusal(R"({"stesp": 1})"), "c.json: \"stesp\": unknown name");
-  EXPECT_EQ(refusal(R"({"help": true})"), "c.json: \"help\": can be set only on the command line");
-  EXPECT_EQ(refusal(R"({"steps": "7"})"), "c.json: \"steps\": expected an integer, found string");
-  EXPECT_EQ(refusal(R"({"steps": 7.0})"), "c.json: \"steps\": expected an integer, found number");
-  EXPECT_EQ(refusal(R"({"steps": 0})"), "c.json: \"steps\": 0 is below 1");
-  EXPECT_EQ(refusal(R"({"lr": 2.5})"), "c.json: \"lr\": 2.5 is above 1");
-  EXPECT_EQ(refusal(R"({"recipe": "mx"})"), "c.json: \"recipe\": 'mx' is not one of tensorwise, rowwise");
-  EXPECT_EQ(refusal(R"({"filter": 1})"), "c.json: \"filter\": expected an array, found integer");
-  EXPECT_EQ(refusal(R"({"emulate": 1})"), "c.json: \"emulate\": expected a boolean, found integer");
+  EXPECT_EQ(config_refusal("[]"), "c.json: expected an object of flags, found array");
+  EXPECT_EQ(config_refusal(R"({"stesp": 1})"), "c.json: \"stesp\": unknown name");
+  EXPECT_EQ(config_refusal(R"({"help": true})"), "c.json: \"help\": can be set only on the command line");
+  EXPECT_EQ(config_refusal(R"({"steps": "7"})"), "c.json: \"steps\": expected an integer, found string");
+  EXPECT_EQ(config_refusal(R"({"steps": 7.0})"), "c.json: \"steps\": expected an integer, found number");
+  EXPECT_EQ(config_refusal(R"({"steps": 0})"), "c.json: \"steps\": 0 is below 1");
+  EXPECT_EQ(config_refusal(R"({"lr": 2.5})"), "c.json: \"lr\": 2.5 is above 1");
+  EXPECT_EQ(config_refusal(R"({"recipe": "mx"})"), "c.json: \"recipe\": 'mx' is not one of tensorwise, rowwise");
+  EXPECT_EQ(config_refusal(R"({"filter": 1})"), "c.json: \"filter\": expected an array, found integer");
+  EXPECT_EQ(config_refusal(R"({"emulate": 1})"), "c.json: \"emulate\": expected a boolean, found integer");
   // also checked if a flag overrides the value
   EXPECT_NE(error_of([] { with_config(R"({"steps": 0})", {"m", "--steps", "3"}); }), "no error");
 }

@@ -42,7 +42,7 @@ const std::string kTensors =
     safetensors("{" + entry(kQ + "A.weight", "[1,4]", 0, 16) + "," + entry(kQ + "B.weight", "[4,1]", 16, 32) + "}",
                 std::string(32, 0));
 
-std::string refusal(const std::string& settings, const std::string& tensors = kTensors) {
+std::string adapter_refusal(const std::string& settings, const std::string& tensors = kTensors) {
   const TemporaryFolder folder;
   folder.write("adapter_config.json", settings);
   folder.write("adapter_model.safetensors", tensors);
@@ -79,33 +79,37 @@ TEST(AdapterFolder, NeedsBothFiles) {
 
 TEST(AdapterFolder, RefusesSettingsByName) {
   const std::string config = "adapter_config.json: ";
-  EXPECT_EQ(refusal(kSettings + "}"), kNone);
-  EXPECT_EQ(refusal("[]"), "adapter_config.json: not an object");
-  EXPECT_EQ(refusal(R"({"peft_type": "IA3"})"), config + "peft_type \"IA3\" is not supported (LORA is)");
-  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "lora_alpha": 2})"), config + "\"r\" is missing");
-  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 2})"),
+  EXPECT_EQ(adapter_refusal(kSettings + "}"), kNone);
+  EXPECT_EQ(adapter_refusal("[]"), "adapter_config.json: not an object");
+  EXPECT_EQ(adapter_refusal(R"({"peft_type": "IA3"})"), config + "peft_type \"IA3\" is not supported (LORA is)");
+  EXPECT_EQ(adapter_refusal(R"({"peft_type": "LORA", "lora_alpha": 2})"), config + "\"r\" is missing");
+  EXPECT_EQ(adapter_refusal(R"({"peft_type": "LORA", "r": 0, "lora_alpha": 2})"),
             config + "\"r\" is 0, must be from 1 to 65536");
-  EXPECT_EQ(refusal(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 0, "target_modules": ["q_proj"]})"),
+  EXPECT_EQ(adapter_refusal(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 0, "target_modules": ["q_proj"]})"),
             config + "alpha 0 is not above 0 and at most 1e+06");
-  EXPECT_EQ(refusal(kSettings + R"(, "lora_dropout": 1})"), config + "dropout 1 is not below 1");
-  EXPECT_EQ(refusal(kSettings + R"(, "lora_dropout": 0.999999999})"), config + "dropout 0.999999999 is 1 in f32");
-  EXPECT_EQ(refusal(kSettings + R"(, "bias": "all"})"), config + "\"bias\": \"all\": trained biases are not supported");
-  EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "pissa"})"),
+  EXPECT_EQ(adapter_refusal(kSettings + R"(, "lora_dropout": 1})"), config + "dropout 1 is not below 1");
+  EXPECT_EQ(adapter_refusal(kSettings + R"(, "lora_dropout": 0.999999999})"),
+            config + "dropout 0.999999999 is 1 in f32");
+  EXPECT_EQ(adapter_refusal(kSettings + R"(, "bias": "all"})"),
+            config + "\"bias\": \"all\": trained biases are not supported");
+  EXPECT_EQ(adapter_refusal(kSettings + R"(, "init_lora_weights": "pissa"})"),
             config + "\"init_lora_weights\": \"pissa\" is not supported: it changes the model");
-  EXPECT_EQ(refusal(kSettings + R"(, "init_lora_weights": "gaussian", "use_dora": false, "rank_pattern": {}})"), kNone);
+  EXPECT_EQ(adapter_refusal(kSettings + R"(, "init_lora_weights": "gaussian", "use_dora": false, "rank_pattern": {}})"),
+            kNone);
   for (const char* setting : {R"("use_dora": true)", R"("rank_pattern": {"q_proj": 3})", R"("modules_to_save": ["x"])",
                               R"("lora_bias": true)", R"("trainable_token_indices": [1])", R"("use_mora": true)",
                               R"("new": 0)", R"("velora_config": {"x": 1})"}) {
     const std::string key = std::string(setting).substr(0, std::string(setting).find(':'));
-    EXPECT_EQ(refusal(kSettings + ", " + setting + "}"), config + key + " is not supported");
+    EXPECT_EQ(adapter_refusal(kSettings + ", " + setting + "}"), config + key + " is not supported");
   }
 }
 
 TEST(AdapterFolder, IgnoresSettingsWithoutEffect) {
-  EXPECT_EQ(refusal(kSettings + R"(, "megatron_core": "megatron.core", "qalora_group_size": 16, "loftq_config": {},
+  EXPECT_EQ(
+      adapter_refusal(kSettings + R"(, "megatron_core": "megatron.core", "qalora_group_size": 16, "loftq_config": {},
     "eva_config": {"rho": 2.0}, "auto_mapping": {"x": "y"}, "peft_version": "0.21.2", "ensure_weight_tying": true,
     "use_mora": false, "new": null, "newer": "", "newest": [], "task_type": "CAUSAL_LM"})"),
-            kNone);
+      kNone);
 }
 
 // The linears of tiny() with two layers that settings select, as "layer.linear".
@@ -203,7 +207,7 @@ TEST(AdapterFolder, RefusesTensorsByName) {
   const std::string settings = kSettings + "}", a = entry(kQ + "A.weight", "[1,4]", 0, 16);
   const std::string q = a + "," + entry(kQ + "B.weight", "[4,1]", 16, 32), bytes(64, 0);
   const auto with = [&](const std::string& entries, std::size_t size) {
-    return refusal(settings, safetensors("{" + entries + "}", bytes.substr(0, size)));
+    return adapter_refusal(settings, safetensors("{" + entries + "}", bytes.substr(0, size)));
   };
   EXPECT_EQ(with(a, 16), file + "no lora_B for model.layers.0.self_attn.q_proj, which target_modules names");
   EXPECT_EQ(with("", 0), file + "no lora_A for model.layers.0.self_attn.q_proj, which target_modules names");
@@ -216,7 +220,7 @@ TEST(AdapterFolder, RefusesTensorsByName) {
   EXPECT_EQ(
       with(q + "," + entry(k + "magnitude_vector", "[4]", 32, 48), 48),
       file + "tensor \"" + k + "magnitude_vector\" is not that of an adapter for a linear of this model's layers");
-  EXPECT_NE(refusal(settings, "short").find("adapter_model.safetensors"), std::string::npos);
+  EXPECT_NE(adapter_refusal(settings, "short").find("adapter_model.safetensors"), std::string::npos);
 }
 
 TEST(AdapterFolder, RefusesValuesThatAreNotFinite) {

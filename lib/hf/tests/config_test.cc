@@ -13,7 +13,7 @@ const std::string kModels = "tests/golden/models/";
 
 ModelConfig parse(const std::string& text) { return parse_config(json::parse(text, "config.json"), "config.json"); }
 ModelConfig load(const std::string& file) { return parse_config(json::parse_file(kModels + file), file); }
-std::string refusal(const std::string& text) {
+std::string config_refusal(const std::string& text) {
   return test::error_of([&] { parse(text); });
 }
 
@@ -222,7 +222,7 @@ struct Refusal {
 
 class ConfigRefuses : public ::testing::TestWithParam<Refusal> {};
 TEST_P(ConfigRefuses, by_name) {
-  EXPECT_EQ(refusal(GetParam().json), std::string("config.json: ") + GetParam().message);
+  EXPECT_EQ(config_refusal(GetParam().json), std::string("config.json: ") + GetParam().message);
 }
 INSTANTIATE_TEST_SUITE_P(
     All, ConfigRefuses,
@@ -299,10 +299,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "\"decoder_sparse_step\" is 0, must be from 1 to 10000"}));
 
 TEST(ModelConfig, wrong_types_are_named) {
-  EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": "big"})").find("\"hidden_size\""), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type": "llama", "hidden_size": 64.5})").find("\"hidden_size\""), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type": "llama", "tie_word_embeddings": 1})").find("tie_word"), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type": "llama", "rope_scaling": 3})").find("rope_scaling"), std::string::npos);
+  EXPECT_NE(config_refusal(R"({"model_type": "llama", "hidden_size": "big"})").find("\"hidden_size\""),
+            std::string::npos);
+  EXPECT_NE(config_refusal(R"({"model_type": "llama", "hidden_size": 64.5})").find("\"hidden_size\""),
+            std::string::npos);
+  EXPECT_NE(config_refusal(R"({"model_type": "llama", "tie_word_embeddings": 1})").find("tie_word"), std::string::npos);
+  EXPECT_NE(config_refusal(R"({"model_type": "llama", "rope_scaling": 3})").find("rope_scaling"), std::string::npos);
 }
 
 TEST(ModelConfig, json_reads_back_to_the_same_model) {

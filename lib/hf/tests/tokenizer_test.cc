@@ -16,7 +16,7 @@ constexpr const char* kSample = R"({"version": "1.0", "added_tokens": [
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "abb": 3}, "merges": ["a b", "ab b"]}})";
 
 TokenizerIdentity of(const std::string& text) { return parse_tokenizer_identity(text, "t"); }
-std::string refusal(const std::string& text) {
+std::string tokenizer_refusal(const std::string& text) {
   return error_of([&] { of(text); });
 }
 std::string with_model(const std::string& model) { return R"({"model": )" + model + "}"; }
@@ -62,29 +62,29 @@ TEST(TokenizerIdentity, differs_where_ids_would) {
 }
 
 TEST(TokenizerIdentity, refuses_other_json) {
-  EXPECT_EQ(refusal("[]"), "t: not a tokenizer.json: not an object");
-  EXPECT_NE(refusal("{"), "no error");
-  EXPECT_NE(refusal("{}").find("t: "), std::string::npos);
-  EXPECT_NE(refusal(with_model("[]")).find("\"model\""), std::string::npos);
-  EXPECT_NE(refusal(with_model("{}")).find("\"vocab\""), std::string::npos);
-  EXPECT_EQ(refusal(with_model(R"({"vocab":{}})")), "t: model.vocab: is empty");
+  EXPECT_EQ(tokenizer_refusal("[]"), "t: not a tokenizer.json: not an object");
+  EXPECT_NE(tokenizer_refusal("{"), "no error");
+  EXPECT_NE(tokenizer_refusal("{}").find("t: "), std::string::npos);
+  EXPECT_NE(tokenizer_refusal(with_model("[]")).find("\"model\""), std::string::npos);
+  EXPECT_NE(tokenizer_refusal(with_model("{}")).find("\"vocab\""), std::string::npos);
+  EXPECT_EQ(tokenizer_refusal(with_model(R"({"vocab":{}})")), "t: model.vocab: is empty");
   const std::string bad_id = "an id is not an integer from 0 to 2147483646";
   for (const char* id : {"-1", "2147483647", "18446744073709551615", "1.0", "\"1\"", "null"}) {
-    EXPECT_EQ(refusal(with_model(R"({"vocab":{"a":)" + std::string(id) + "}}")), "t: model.vocab: " + bad_id);
+    EXPECT_EQ(tokenizer_refusal(with_model(R"({"vocab":{"a":)" + std::string(id) + "}}")), "t: model.vocab: " + bad_id);
   }
-  EXPECT_NE(refusal(with_model(R"({"vocab":[["a",0.5]]})")).find("\"vocab\""), std::string::npos);
+  EXPECT_NE(tokenizer_refusal(with_model(R"({"vocab":[["a",0.5]]})")).find("\"vocab\""), std::string::npos);
   for (const char* merge : {"\"ab\"", "\"a b c\"", "\" b\"", "\"a \"", "[\"a\"]", "[\"a\",1]", "3", "[\"a\",\"\"]"}) {
-    EXPECT_EQ(refusal(with_model(R"({"vocab":{"a":0},"merges":["a b",)" + std::string(merge) + "]}")),
+    EXPECT_EQ(tokenizer_refusal(with_model(R"({"vocab":{"a":0},"merges":["a b",)" + std::string(merge) + "]}")),
               "t: model.merges: merge 1 is not two tokens");
   }
   const auto added = [](const std::string& token) {
-    return refusal(R"({"model":{"vocab":{"a":0}},"added_tokens":[)" + token + "]}");
+    return tokenizer_refusal(R"({"model":{"vocab":{"a":0}},"added_tokens":[)" + token + "]}");
   };
   EXPECT_EQ(added("1"), "t: added_tokens: one is not an object");
   EXPECT_EQ(added(R"({"content":"x"})"), "t: added_tokens: " + bad_id);
   EXPECT_NE(added(R"({"id":1})").find("t: added_tokens: \"content\""), std::string::npos);
   EXPECT_NE(added(R"({"id":1,"content":"x","special":1})").find("\"special\""), std::string::npos);
-  EXPECT_EQ(refusal(R"({"model":{"vocab":{"a":0},"merges":null},"added_tokens":null})"), "no error");
+  EXPECT_EQ(tokenizer_refusal(R"({"model":{"vocab":{"a":0},"merges":null},"added_tokens":null})"), "no error");
 }
 
 }  // namespace

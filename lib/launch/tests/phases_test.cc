@@ -8,7 +8,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string parse_error(const std::string& text) {
+std::string phases_error(const std::string& text) {
   return error_of([&] { parse_phases(text, "p"); });
 }
 
@@ -44,28 +44,31 @@ TEST(Phases, PhaseOfAStep) {
 }
 
 TEST(Phases, InvalidFilesAreErrors) {
-  EXPECT_EQ(parse_error(""), "p: has no phase");
-  EXPECT_EQ(parse_error("# nothing\n\n"), "p: has no phase");
-  EXPECT_EQ(parse_error("#\nten --x\n"), "p:2: expected the step at which the phase ends, found \"ten\"");
-  EXPECT_EQ(parse_error("--precision bf16\n"), "p:1: expected the step at which the phase ends, found \"--precision\"");
+  EXPECT_EQ(phases_error(""), "p: has no phase");
+  EXPECT_EQ(phases_error("# nothing\n\n"), "p: has no phase");
+  EXPECT_EQ(phases_error("#\nten --x\n"), "p:2: expected the step at which the phase ends, found \"ten\"");
+  EXPECT_EQ(phases_error("--precision bf16\n"),
+            "p:1: expected the step at which the phase ends, found \"--precision\"");
   for (const char* step : {"0", "-1", "+1", "1.5", "1e3", "99999999999999999999"})
-    EXPECT_EQ(parse_error(step), std::string("p:1: expected the step at which the phase ends, found \"") + step + "\"");
-  EXPECT_EQ(parse_error("2\n2\n"), "p:2: step 2 is not above 2, the end of the previous phase");
-  EXPECT_EQ(parse_error("2\n1\n"), "p:2: step 1 is not above 2, the end of the previous phase");
-  EXPECT_EQ(parse_error("1 bf16\n"), "p:1: expected a flag after the step, found \"bf16\"");
-  EXPECT_EQ(parse_error("1 --a 'b\n2 c'\n"), "p:1: unterminated quote");
-  EXPECT_EQ(parse_error("1 --a \"b\n"), "p:1: unterminated quote");
-  EXPECT_EQ(parse_error("1 --a \\\n"), "p:1: backslash: not an escape character here; put the word in quotes");
-  EXPECT_EQ(parse_error("1 --a\r\n"), "p:1: a carriage return; lines end in a newline alone");
-  EXPECT_EQ(parse_error("1 --a \x1b[31m\n"), "p:1: a control character");
-  EXPECT_EQ(parse_error(std::string("1 --a\0b\n", 8)), "p:1: a control character");
-  EXPECT_EQ(parse_error("1 --a \xff\n"), "p:1: not UTF-8");
+    EXPECT_EQ(phases_error(step),
+              std::string("p:1: expected the step at which the phase ends, found \"") + step + "\"");
+  EXPECT_EQ(phases_error("2\n2\n"), "p:2: step 2 is not above 2, the end of the previous phase");
+  EXPECT_EQ(phases_error("2\n1\n"), "p:2: step 1 is not above 2, the end of the previous phase");
+  EXPECT_EQ(phases_error("1 bf16\n"), "p:1: expected a flag after the step, found \"bf16\"");
+  EXPECT_EQ(phases_error("1 --a 'b\n2 c'\n"), "p:1: unterminated quote");
+  EXPECT_EQ(phases_error("1 --a \"b\n"), "p:1: unterminated quote");
+  EXPECT_EQ(phases_error("1 --a \\\n"), "p:1: backslash: not an escape character here; put the word in quotes");
+  EXPECT_EQ(phases_error("1 --a\r\n"), "p:1: a carriage return; lines end in a newline alone");
+  EXPECT_EQ(phases_error("1 --a \x1b[31m\n"), "p:1: a control character");
+  EXPECT_EQ(phases_error(std::string("1 --a\0b\n", 8)), "p:1: a control character");
+  EXPECT_EQ(phases_error("1 --a \xff\n"), "p:1: not UTF-8");
   for (const char* name : {"--out", "--until-step", "--steps", "--epochs"}) {
-    EXPECT_EQ(parse_error(std::string("1 --a ") + name + " 3"),
+    EXPECT_EQ(phases_error(std::string("1 --a ") + name + " 3"),
               std::string("p:1: ") + name + " is not allowed in a phase");
-    EXPECT_EQ(parse_error(std::string("1 ") + name + "=3"), std::string("p:1: ") + name + " is not allowed in a phase");
+    EXPECT_EQ(phases_error(std::string("1 ") + name + "=3"),
+              std::string("p:1: ") + name + " is not allowed in a phase");
   }
-  EXPECT_EQ(parse_error("1 --steps-of-another-kind"), "no error");
+  EXPECT_EQ(phases_error("1 --steps-of-another-kind"), "no error");
 }
 
 using PhasesFile = FolderTest;

@@ -8,7 +8,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string parse_error(const std::string& text) {
+std::string sweep_error(const std::string& text) {
   return error_of([&] { parse_sweep(text, "s"); });
 }
 
@@ -52,42 +52,42 @@ TEST(Sweep, QuotedValues) {
 
 TEST(Sweep, InvalidSweepsAreErrors) {
   const std::string forms = "s:1: expected `name = value, value` or `side NAME: FLAGS`, found ";
-  EXPECT_EQ(parse_error(""), "s: has no line with values or a side");
-  EXPECT_EQ(parse_error("# nothing\n\n"), "s: has no line with values or a side");
-  EXPECT_EQ(parse_error("lr 1e-3"), forms + "\"lr 1e-3\"");
-  EXPECT_EQ(parse_error("--lr = 1e-3"), forms + "\"--lr = 1e-3\"");
-  EXPECT_EQ(parse_error("= 1e-3"), forms + "\"= 1e-3\"");
-  EXPECT_EQ(parse_error("learning rate = 1"), forms + "\"learning rate = 1\"");
-  EXPECT_EQ(parse_error("LR = 1"), forms + "\"LR = 1\"");
-  EXPECT_EQ(parse_error("side"), forms + "\"side\"");
-  EXPECT_EQ(parse_error("side = a, b"), forms + "\"side = a, b\"");
-  EXPECT_EQ(parse_error("side bf16 --a"), forms + "\"side bf16 --a\"");
-  EXPECT_EQ(parse_error("lr ="), "s:1: lr: has no values");
-  EXPECT_EQ(parse_error("lr = # 1"), "s:1: lr: has no values");
-  EXPECT_EQ(parse_error("lr = 1 2"), "s:1: expected a comma after \"1\", or quotes around a value with blanks");
-  EXPECT_EQ(parse_error("lr = '1,' 2"), "s:1: expected a comma after \"1,\", or quotes around a value with blanks");
-  EXPECT_EQ(parse_error("lr = 1, 2,"), "s:1: a comma without a value after it");
-  EXPECT_EQ(parse_error("lr = , 2"), "s:1: an empty value");
-  EXPECT_EQ(parse_error("lr = '', 2"), "s:1: an empty value");
-  EXPECT_EQ(parse_error("lr = 1, 2, 1"), "s:1: lr: the value \"1\" is repeated");
-  EXPECT_EQ(parse_error("lr = a/b, a_b"), "s:1: lr: \"a/b\" and \"a_b\" have the same folder name");
-  EXPECT_EQ(parse_error("lr = 1\n\nlr = 2"), "s:3: lr: has its values on line 1 already");
-  EXPECT_EQ(parse_error("out = a, b"), "s:1: out: each run has a folder of its own");
-  EXPECT_EQ(parse_error("side a: --lr 1\nside a: --lr 2"), "s:2: side a: is on line 1 already");
-  EXPECT_EQ(parse_error("side a:"), "s:1: side a: has no flags");
-  EXPECT_EQ(parse_error("side a: # --lr 1"), "s:1: side a: has no flags");
-  EXPECT_EQ(parse_error("side a: bf16"), "s:1: side a: expected a flag, found \"bf16\"");
+  EXPECT_EQ(sweep_error(""), "s: has no line with values or a side");
+  EXPECT_EQ(sweep_error("# nothing\n\n"), "s: has no line with values or a side");
+  EXPECT_EQ(sweep_error("lr 1e-3"), forms + "\"lr 1e-3\"");
+  EXPECT_EQ(sweep_error("--lr = 1e-3"), forms + "\"--lr = 1e-3\"");
+  EXPECT_EQ(sweep_error("= 1e-3"), forms + "\"= 1e-3\"");
+  EXPECT_EQ(sweep_error("learning rate = 1"), forms + "\"learning rate = 1\"");
+  EXPECT_EQ(sweep_error("LR = 1"), forms + "\"LR = 1\"");
+  EXPECT_EQ(sweep_error("side"), forms + "\"side\"");
+  EXPECT_EQ(sweep_error("side = a, b"), forms + "\"side = a, b\"");
+  EXPECT_EQ(sweep_error("side bf16 --a"), forms + "\"side bf16 --a\"");
+  EXPECT_EQ(sweep_error("lr ="), "s:1: lr: has no values");
+  EXPECT_EQ(sweep_error("lr = # 1"), "s:1: lr: has no values");
+  EXPECT_EQ(sweep_error("lr = 1 2"), "s:1: expected a comma after \"1\", or quotes around a value with blanks");
+  EXPECT_EQ(sweep_error("lr = '1,' 2"), "s:1: expected a comma after \"1,\", or quotes around a value with blanks");
+  EXPECT_EQ(sweep_error("lr = 1, 2,"), "s:1: a comma without a value after it");
+  EXPECT_EQ(sweep_error("lr = , 2"), "s:1: an empty value");
+  EXPECT_EQ(sweep_error("lr = '', 2"), "s:1: an empty value");
+  EXPECT_EQ(sweep_error("lr = 1, 2, 1"), "s:1: lr: the value \"1\" is repeated");
+  EXPECT_EQ(sweep_error("lr = a/b, a_b"), "s:1: lr: \"a/b\" and \"a_b\" have the same folder name");
+  EXPECT_EQ(sweep_error("lr = 1\n\nlr = 2"), "s:3: lr: has its values on line 1 already");
+  EXPECT_EQ(sweep_error("out = a, b"), "s:1: out: each run has a folder of its own");
+  EXPECT_EQ(sweep_error("side a: --lr 1\nside a: --lr 2"), "s:2: side a: is on line 1 already");
+  EXPECT_EQ(sweep_error("side a:"), "s:1: side a: has no flags");
+  EXPECT_EQ(sweep_error("side a: # --lr 1"), "s:1: side a: has no flags");
+  EXPECT_EQ(sweep_error("side a: bf16"), "s:1: side a: expected a flag, found \"bf16\"");
   for (const std::string name : {"", "a/b", "..", ".a", "a=b", "\xc3\xa4"})
-    EXPECT_EQ(parse_error("side " + name + ": --a"),
+    EXPECT_EQ(sweep_error("side " + name + ": --a"),
               "s:1: side \"" + name + "\": a name has letters, digits and . _ + - only");
-  EXPECT_EQ(parse_error("side a: --lr 1 --out x"), "s:1: side a: --out: each run has a folder of its own");
-  EXPECT_EQ(parse_error("side a: --out=x"), "s:1: side a: --out: each run has a folder of its own");
-  EXPECT_EQ(parse_error("side a: --lr=1\nlr = 1, 2"), "s:1: side a: --lr has its values on line 2");
-  EXPECT_EQ(parse_error("lr = 'a"), "s:1: unterminated quote");
-  EXPECT_EQ(parse_error("lr = a\\"), "s:1: backslash: not an escape character here; put the word in quotes");
-  EXPECT_EQ(parse_error("lr = 1\r\n"), "s:1: a carriage return; lines end in a newline alone");
-  EXPECT_EQ(parse_error("lr = \x1b[31m"), "s:1: a control character");
-  EXPECT_EQ(parse_error("lr = \xff"), "s:1: not UTF-8");
+  EXPECT_EQ(sweep_error("side a: --lr 1 --out x"), "s:1: side a: --out: each run has a folder of its own");
+  EXPECT_EQ(sweep_error("side a: --out=x"), "s:1: side a: --out: each run has a folder of its own");
+  EXPECT_EQ(sweep_error("side a: --lr=1\nlr = 1, 2"), "s:1: side a: --lr has its values on line 2");
+  EXPECT_EQ(sweep_error("lr = 'a"), "s:1: unterminated quote");
+  EXPECT_EQ(sweep_error("lr = a\\"), "s:1: backslash: not an escape character here; put the word in quotes");
+  EXPECT_EQ(sweep_error("lr = 1\r\n"), "s:1: a carriage return; lines end in a newline alone");
+  EXPECT_EQ(sweep_error("lr = \x1b[31m"), "s:1: a control character");
+  EXPECT_EQ(sweep_error("lr = \xff"), "s:1: not UTF-8");
 }
 
 TEST(SweepRuns, EveryCombination) {

@@ -35,7 +35,7 @@ cli::Command command_of(Tool tool) {
 }
 
 // The configuration of a tool from flags; needed ones are added.
-std::shared_ptr<Config> read(Tool tool, cli::Arguments arguments) {
+std::shared_ptr<Config> config_of(Tool tool, cli::Arguments arguments) {
   json::Value needed = json::object({});
   for (const Setting& s : all_settings())
     if ((s.tools & tool) != 0 && s.needed && !arguments.has_value(s.flag.name))
@@ -97,7 +97,7 @@ TEST(Setting, HasOneRowInEachTool) {
 TEST(Setting, DefaultIsTheInitializerOfTheMember) {
   walk([](Tool tool, const Setting& s) {
     if (!s.value || s.needed) return;
-    EXPECT_EQ(json::dump(s.value(*read(tool, cli::Arguments(command_of(tool))))),
+    EXPECT_EQ(json::dump(s.value(*config_of(tool, cli::Arguments(command_of(tool))))),
               json::dump(s.value(*new_config(tool))));
   });
 }
@@ -113,10 +113,10 @@ TEST(Setting, ReachesItsMemberAndReadsBackFromAConfiguration) {
     cli::parse_config(command, printed, again);
     EXPECT_EQ(json::dump(cli::resolved(command, again)), json::dump(printed));
     if (!s.value) return;
-    const json::Value value = s.value(*read(tool, given));
+    const json::Value value = s.value(*config_of(tool, given));
     EXPECT_NE(json::dump(value), json::dump(s.value(*new_config(tool))));
     if (s.flag.in_config) {
-      EXPECT_EQ(json::dump(s.value(*read(tool, again))), json::dump(value));
+      EXPECT_EQ(json::dump(s.value(*config_of(tool, again))), json::dump(value));
     }
   });
 }
@@ -155,7 +155,7 @@ RunConfig run_with(Words words, const std::string& flag = "") {
                              : flag == "fp8-all-gather"    ? "tensorwise"
                                                            : "delayed";
   words.insert(words.begin(), {"--precision=fp8", "--recipe=" + recipe});
-  return static_cast<const RunConfig&>(*read(kStep, cli::parse(command_of(kStep), words)));
+  return static_cast<const RunConfig&>(*config_of(kStep, cli::parse(command_of(kStep), words)));
 }
 
 json::Value settings_of(const RunConfig& config) {

@@ -9,7 +9,7 @@ namespace {
 using namespace test;
 
 // The message about a model of four layers on so many ranks.
-std::string refusal(std::int64_t pp, const std::vector<int>& stages = {}, std::int64_t ranks = 12) {
+std::string stages_refusal(std::int64_t pp, const std::vector<int>& stages = {}, std::int64_t ranks = 12) {
   hf::ModelConfig model = small_model();
   model.num_hidden_layers = 4;
   RunConfig c;
@@ -18,22 +18,22 @@ std::string refusal(std::int64_t pp, const std::vector<int>& stages = {}, std::i
   return error_of([&] { fitting_mesh(c, ranks, limits, "fp8-step"); });
 }
 
-constexpr const char* kFits = "no error";
-
 TEST(Stages, EachNeedsALayer) {
-  EXPECT_EQ(refusal(1), kFits);
-  EXPECT_EQ(refusal(4), kFits);
-  EXPECT_EQ(refusal(5), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 4 fits");
-  EXPECT_EQ(refusal(5, {}, 10), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 2 fits");
+  EXPECT_EQ(stages_refusal(1), kNoError);
+  EXPECT_EQ(stages_refusal(4), kNoError);
+  EXPECT_EQ(stages_refusal(5), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 4 fits");
+  EXPECT_EQ(stages_refusal(5, {}, 10), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 2 fits");
 }
 
 TEST(Stages, AreAsManyAsGivenAndHaveAllLayers) {
-  EXPECT_EQ(refusal(2, {3, 1}), kFits);
-  EXPECT_EQ(refusal(1, {4}), kFits);
-  EXPECT_EQ(refusal(1, {3, 1}), "--stages 3,1: these are 2 stages, and --pp is 1; --pp 2 fits");
-  EXPECT_EQ(refusal(3, {4}), "--stages 4: these are 1 stage, and --pp is 3; --pp 1 fits");
-  EXPECT_EQ(refusal(2, {3, 2}), "--stages 3,2: these are 5 layers, and m.h5 has 4; --pp 2 without --stages fits");
-  EXPECT_EQ(refusal(5, {3, 1}, 5), "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 1 without --stages fits");
+  EXPECT_EQ(stages_refusal(2, {3, 1}), kNoError);
+  EXPECT_EQ(stages_refusal(1, {4}), kNoError);
+  EXPECT_EQ(stages_refusal(1, {3, 1}), "--stages 3,1: these are 2 stages, and --pp is 1; --pp 2 fits");
+  EXPECT_EQ(stages_refusal(3, {4}), "--stages 4: these are 1 stage, and --pp is 3; --pp 1 fits");
+  EXPECT_EQ(stages_refusal(2, {3, 2}),
+            "--stages 3,2: these are 5 layers, and m.h5 has 4; --pp 2 without --stages fits");
+  EXPECT_EQ(stages_refusal(5, {3, 1}, 5),
+            "--pp 5: m.h5 has 4 layers, and each stage needs one; --pp 1 without --stages fits");
 }
 
 TEST(Stages, AreThoseOfTheFlagOrEven) {

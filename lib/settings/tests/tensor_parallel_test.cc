@@ -9,8 +9,6 @@ namespace {
 
 using namespace test;
 
-constexpr const char* kFits = "no error";
-
 // A model with these sizes, its table, and a run with --tp.
 struct Divided {
   std::int64_t heads = 6, key_value_heads = 2, intermediate = 96, vocabulary = 64;
@@ -42,13 +40,13 @@ struct Divided {
 };
 
 TEST(TensorParallel, HeadsThatItDoesNotDivideAreNamedWithWhatFits) {
-  EXPECT_EQ(Divided{}.refusal(2), kFits);
+  EXPECT_EQ(Divided{}.refusal(2), kNoError);
   EXPECT_EQ(Divided{}.refusal(4), "--tp 4: the model has 6 heads, which it does not divide; --tp 2 or 6 fits");
   EXPECT_EQ(Divided{}.refusal(12), "--tp 12: the model has 6 heads, which it does not divide; --tp 6 fits");
   EXPECT_EQ(
       Divided{}.refusal(3),
       "--tp 3: the model has 2 key and value heads, which it neither divides nor is a multiple of; --tp 2 or 6 fits");
-  EXPECT_EQ((Divided{.key_value_heads = 1}.refusal(6)), kFits);
+  EXPECT_EQ((Divided{.key_value_heads = 1}.refusal(6)), kNoError);
   EXPECT_EQ((Divided{.heads = 5, .key_value_heads = 5}.refusal(2)),
             "--tp 2: the model has 5 heads, which it does not divide; --tp 1 or 5 fits");
 }
@@ -58,13 +56,13 @@ TEST(TensorParallel, ARankNeedsABlockOfTheIntermediateSizeAndOfTheVocabulary) {
             "--tp 4: the intermediate size 96 has only 3 blocks of 32; --tp 2 fits");
   EXPECT_EQ((Divided{.heads = 4, .recipe = "blockwise"}.refusal(2)),
             "--tp 2: the intermediate size 96 has only 1 block of 128; --tp 1 fits");
-  EXPECT_EQ((Divided{.heads = 4, .recipe = "tensorwise"}.refusal(4)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "tensorwise"}.refusal(4)), kNoError);
   EXPECT_EQ((Divided{.heads = 4, .vocabulary = 3}.refusal(4)),
             "--tp 4: the vocabulary of 3 has only 3 blocks of 1; --tp 2 fits");
 }
 
 TEST(TensorParallel, ARankNeedsARow) {
-  EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), kFits);
+  EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.sample_every = 5; }), kNoError);
   EXPECT_EQ(Divided{}.refusal(2, [](RunConfig& c) { c.batch_size = 1, c.seq_length = 1; }),
             "--tp 2: the smallest pass has 1 token, and each rank needs one; --tp 1 fits");
   const Divided many{.heads = 32, .key_value_heads = 32, .intermediate = 512, .vocabulary = 512, .ranks = 32};
@@ -74,17 +72,17 @@ TEST(TensorParallel, ARankNeedsARow) {
 
 TEST(TensorParallel, BlocksThatNoRankHasAloneHaveNoStatistics) {
   const auto measured = [](RunConfig& c) { c.stats_every = 5; };
-  EXPECT_EQ((Divided{.heads = 4, .recipe = "rowwise"}.refusal(2, measured)), kFits);
-  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "rowwise"}.refusal(2, measured)), kNoError);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2)), kNoError);
   EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(2, measured)),
             "--tp 2: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that "
             "there are no statistics of them; --tp 1 fits");
-  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(1, measured)), kFits);
+  EXPECT_EQ((Divided{.heads = 4, .recipe = "mxfp8"}.refusal(1, measured)), kNoError);
 }
 
 TEST(TensorParallel, StoredCodesOfABlockStayOnARank) {
-  EXPECT_EQ((Divided{.recipe = "tensorwise", .codes = true}.refusal(2)), kFits);
-  EXPECT_EQ((Divided{.heads = 4, .intermediate = 512, .recipe = "blockwise", .codes = true}.refusal(2)), kFits);
+  EXPECT_EQ((Divided{.recipe = "tensorwise", .codes = true}.refusal(2)), kNoError);
+  EXPECT_EQ((Divided{.heads = 4, .intermediate = 512, .recipe = "blockwise", .codes = true}.refusal(2)), kNoError);
   EXPECT_EQ(
       (Divided{.heads = 32, .intermediate = 512, .recipe = "blockwise", .codes = true, .slot = model::Slot::o}.refusal(
           4)),

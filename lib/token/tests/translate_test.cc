@@ -11,7 +11,7 @@ namespace {
 
 using test::error_of;
 
-std::string refusal(std::string_view pattern) {
+std::string expression_refusal(std::string_view pattern) {
   return error_of([&] { Expression::of_pattern(pattern, "e"); });
 }
 
@@ -76,12 +76,12 @@ TEST(Translate, RefusesUnsupportedSyntax) {
                               "(?i:a|\xC3\xA9)",
                               "(?i:(?:x|(Fi)))",
                               "\\"}) {
-    EXPECT_HOLDS(refusal(pattern), "in an expression is not supported");
+    EXPECT_HOLDS(expression_refusal(pattern), "in an expression is not supported");
   }
-  EXPECT_HOLDS(refusal("(a"), "e: invalid expression: ");
-  EXPECT_HOLDS(refusal("\\p{Klingon}"), "e: invalid expression: ");
-  EXPECT_HOLDS(refusal(std::string(70000, 'a')), "e: longer than 65536 bytes");
-  EXPECT_EQ(refusal("(?i:a)ss"), "no error") << "(?i) ends with its group";
+  EXPECT_HOLDS(expression_refusal("(a"), "e: invalid expression: ");
+  EXPECT_HOLDS(expression_refusal("\\p{Klingon}"), "e: invalid expression: ");
+  EXPECT_HOLDS(expression_refusal(std::string(70000, 'a')), "e: longer than 65536 bytes");
+  EXPECT_EQ(expression_refusal("(?i:a)ss"), "no error") << "(?i) ends with its group";
 }
 
 TEST(Matches, SkipEmptyMatchesAsTheReference) {
