@@ -1,4 +1,3 @@
 about := Scaling recipes as data: amax to scale to codes, along rows or columns
 deps  := base dtype device tensor
-alone := tests/amax_test tests/cast_block_test
 hot   := %

@@ -93,12 +93,8 @@ class GemmGpu : public ::testing::Test {
   std::unique_ptr<Engine> engine_ = std::make_unique<Engine>();
 };
 
-struct Size {
-  std::int64_t m, n, k;
-};
 constexpr Size kProductSizes[] = {{1, 1, 1},    {1, 7, 5},      {5, 1, 3}, {17, 33, 65},
                                   {64, 48, 16}, {128, 96, 130}, {7, 5, 0}};
-constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
 
 TEST_F(GemmGpu, IntegersMatchTheHostBitForBit) {
   Engine host;

@@ -107,16 +107,12 @@ DeviceCall execute(const Operand& a, const Operand& b, const View& c, const Matm
   return call;
 }
 
-struct Size {
-  std::int64_t m, n, k;
-};
-constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {3, 5, 1}, {17, 33, 20}, {4, 2, 0}};
-constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
+constexpr Size kPlanSizes[] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {3, 5, 1}, {17, 33, 20}, {4, 2, 0}};
 
 TEST(DevicePlan, FloatsInEveryLayoutAndSize) {
   for (const auto& [in, out] :
        {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
-    for (const Size s : kSizes) {
+    for (const Size s : kPlanSizes) {
       for (const Layout la : kLayouts) {
         for (const Layout lb : kLayouts) {
           for (const bool accumulate : {false, true}) {

@@ -12,13 +12,8 @@
 namespace fp8::gemm::testing {
 namespace {
 
-struct Size {
-  std::int64_t m, n, k;
-};
-
 constexpr Size kSizes[] = {{1, 1, 1},    {1, 1, 9},    {1, 7, 5},    {5, 1, 3},   {3, 5, 1},      {1, 64, 64},
                            {17, 33, 65}, {64, 48, 16}, {31, 16, 80}, {100, 3, 7}, {128, 96, 130}, {2, 200, 129}};
-constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
 
 struct Storage {
   const char* name;

@@ -29,6 +29,13 @@ inline void set(const View& v, std::int64_t i, std::int64_t j, float value) {
 
 /// Layout of a matrix in memory.
 enum class Layout { rows, transposed, wide, transposed_wide };
+/// All of them.
+inline constexpr Layout kLayouts[] = {Layout::rows, Layout::transposed, Layout::wide, Layout::transposed_wide};
+
+/// Sizes of a GEMM.
+struct Size {
+  std::int64_t m, n, k;
+};
 
 /// A matrix and the memory around it.
 struct Matrix {

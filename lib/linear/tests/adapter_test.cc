@@ -9,7 +9,6 @@
 namespace fp8::linear::test {
 namespace {
 
-constexpr std::int64_t kRank = 4;
 constexpr double kScaling = 0.5;
 
 // Adapters of small integers for parts of a layer, and their gradients.

@@ -11,8 +11,6 @@
 namespace fp8::linear::test {
 namespace {
 
-const std::vector<std::int64_t> kLossy{31, 13, 5};
-
 // Weights of a layer for both passes, and the amaxes of its x and of each part's columns of dy.
 struct Prepared {
   Prepared(Host& host, const Layer& layer, const LinearPrecision& precision)

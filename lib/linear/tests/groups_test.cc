@@ -14,7 +14,7 @@
 namespace fp8::linear::test {
 namespace {
 
-constexpr std::int64_t kIn = 32, kOut = 48, kRank = 4;
+constexpr std::int64_t kIn = 32, kOut = 48;
 constexpr double kStale = 7;  // gradients before backward
 const std::vector<std::int64_t> kRows{0, 1, 40, 4, 0, 5, 130, 0};
 const std::vector<Part> kParts{{0, 32, true, {}, 3}, {32, 48, true, {}, 4}};

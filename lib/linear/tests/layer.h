@@ -19,6 +19,15 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 
+/// Types of activations.
+inline constexpr DType kActivations[] = {DType::f32, DType::bf16};
+
+/// Bounds of integers of five bits: E4M3 loses some; the codes are integers, and their sums exact.
+inline const std::vector<std::int64_t> kLossy{31, 13, 5};
+
+/// Rank of adapters.
+inline constexpr std::int64_t kRank = 4;
+
 /// A matrix or vector of doubles, row by row.
 using Values = std::vector<double>;
 

@@ -8,9 +8,6 @@
 namespace fp8::linear::test {
 namespace {
 
-constexpr DType kActivations[] = {DType::f32, DType::bf16};
-const std::vector<std::int64_t> kLossy{31, 13, 5};
-
 // Mixed precisions, all FP8, none.
 std::vector<std::vector<Part>> splits() {
   return {{{0, 32, true}, {32, 48, false}, {48, 64, true}}, three_parts(true), three_parts(false)};

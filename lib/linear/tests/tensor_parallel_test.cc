@@ -19,20 +19,20 @@ namespace {
 using fp8::test::error_of;
 using fp8::test::RanksInTurn;
 
-constexpr std::int64_t kRows = 24, kIn = 300;
+constexpr std::int64_t kWholeRows = 24, kWholeIn = 300;
 constexpr int kRanks = 3;
-constexpr std::size_t kParts = 2;
+constexpr std::size_t kProjections = 2;
 // First rows of each projection, and first columns, of each rank; blocks straddle ranks.
-constexpr std::int64_t kFirstRow[kParts][kRanks + 1] = {{0, 50, 130, 200}, {0, 10, 70, 100}},
-                                                  kFirstColumn[kRanks + 1] = {0, 90, 171, kIn};
+constexpr std::int64_t kFirstRow[kProjections][kRanks + 1] = {{0, 50, 130, 200}, {0, 10, 70, 100}},
+                                                        kFirstColumn[kRanks + 1] = {0, 90, 171, kWholeIn};
 
 // A matrix that was cast: its codes, of which those of blocks are folded, and the scale of each.
-struct Cast {
+struct CastMatrix {
   std::int64_t columns = 0;
   Values codes, scales;
-  bool operator==(const Cast&) const = default;
+  bool operator==(const CastMatrix&) const = default;
 
-  Cast part(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) const {
+  CastMatrix part(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) const {
     const auto rows = [&](const Values& v) {
       return test::columns({v.begin() + r0 * columns, v.begin() + r1 * columns}, columns, c0, c1);
     };
@@ -40,9 +40,9 @@ struct Cast {
   }
 };
 
-Cast cast_of(const quant::Quantized& q) {
+CastMatrix cast_of(const quant::Quantized& q) {
   const View& m = q.codes;
-  Cast out{m.shape[1], {}, {}};
+  CastMatrix out{m.shape[1], {}, {}};
   for (std::int64_t r = 0; r < m.shape[0]; ++r)
     for (std::int64_t c = 0; c < m.shape[1]; ++c) {
       out.codes.push_back(static_cast<double>(dtype::to_float(m.as<Bf16>()[r * m.stride[0] + c * m.stride[1]])));
@@ -63,7 +63,7 @@ class Operands : public Observer {
                   q->granularity == quant::Granularity::row);
     of[{gemm.role, gemm.weight.part.number}] = {cast_of(gemm.a), cast_of(gemm.b)};
   }
-  std::map<std::pair<gemm::GemmRole, int>, std::pair<Cast, Cast>> of;
+  std::map<std::pair<gemm::GemmRole, int>, std::pair<CastMatrix, CastMatrix>> of;
 };
 
 // Adds elements of which every row and every column has one, each of another size, and so large that under their scales
@@ -77,9 +77,10 @@ void add_peaks(const View& matrix, std::int64_t first_row, std::int64_t rows) {
 }
 
 struct Whole : Layer {
-  explicit Whole(DType of) : Layer(of, kRows, kIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13}) {
-    add_peaks(x.view(), 0, kRows);
-    add_peaks(dy.view(), 0, kRows);
+  explicit Whole(DType of)
+      : Layer(of, kWholeRows, kWholeIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13}) {
+    add_peaks(x.view(), 0, kWholeRows);
+    add_peaks(dy.view(), 0, kWholeRows);
     for (const Part& p : parts) add_peaks(w.view(), p.begin, p.end - p.begin);
   }
 };
@@ -92,11 +93,11 @@ void copy_columns(const View& from, std::int64_t begin, const View& to, std::int
 }
 
 std::int64_t first_column(int axis, int rank) { return axis == 1 ? kFirstColumn[rank] : 0; }
-std::int64_t end_column(int axis, int rank) { return axis == 1 ? kFirstColumn[rank + 1] : kIn; }
+std::int64_t end_column(int axis, int rank) { return axis == 1 ? kFirstColumn[rank + 1] : kWholeIn; }
 
 std::vector<Part> parts_of(std::vector<Part> parts, int axis, int rank) {
   std::int64_t rows = 0;
-  for (std::size_t p = 0; p < kParts && axis == 0; ++p) {
+  for (std::size_t p = 0; p < kProjections && axis == 0; ++p) {
     parts[p].whole_begin = kFirstRow[p][rank];
     parts[p].whole_rows = kFirstRow[p][kRanks];
     parts[p].begin = rows;
@@ -108,11 +109,11 @@ std::vector<Part> parts_of(std::vector<Part> parts, int axis, int rank) {
 // The layer of a rank.
 struct PartOf : Layer {
   PartOf(const Layer& whole, int axis, int rank)
-      : Layer(whole.type, kRows, end_column(axis, rank) - first_column(axis, rank), parts_of(whole.parts, axis, rank),
-              {1, 1}) {
+      : Layer(whole.type, kWholeRows, end_column(axis, rank) - first_column(axis, rank),
+              parts_of(whole.parts, axis, rank), {1, 1}) {
     const std::int64_t first = first_column(axis, rank);
     copy_columns(whole.x.view(), first, x.view(), 0, k);
-    for (std::size_t p = 0; p < kParts; ++p) {
+    for (std::size_t p = 0; p < kProjections; ++p) {
       const std::int64_t begin = whole.parts[p].begin + parts[p].whole_begin, rows = parts[p].end - parts[p].begin;
       copy_columns(whole.dy.view(), begin, dy.view(), parts[p].begin, rows);
       copy_columns(whole.w.view().rows(begin, begin + rows), first, w.view().rows(parts[p].begin, parts[p].end), 0, k);
@@ -127,7 +128,7 @@ struct Result {
 };
 
 // Runs a layer as a model does: with memory for the amax of x between forward and backward.
-void run(Layer& layer, LinearPrecision precision, Result& result) {
+void run_as_model(Layer& layer, LinearPrecision precision, Result& result) {
   Host host(std::size_t{1} << 24);
   precision.observer = &result.operands;
   const Weight forward = prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, Pass::forward),
@@ -145,9 +146,9 @@ std::size_t run_ranks(const Layer& whole, int axis, LinearPrecision precision, s
   results.resize(kRanks);
   ranks.run(kRanks, [&](int rank) {
     PartOf layer(whole, axis, rank);
-    precision.tensor_parallel = {reducer != nullptr ? reducer : &ranks, axis, first_column(axis, rank), kIn, true};
+    precision.tensor_parallel = {reducer != nullptr ? reducer : &ranks, axis, first_column(axis, rank), kWholeIn, true};
     Result& result = results[static_cast<std::size_t>(rank)] = {};
-    run(layer, precision, result);
+    run_as_model(layer, precision, result);
   });
   return ranks.calls();
 }
@@ -167,8 +168,8 @@ void compare(const Operands& whole, int axis, const std::vector<Result>& ranks, 
       const bool forward = gemm.first == gemm::GemmRole::forward, wgrad = gemm.first == gemm::GemmRole::wgrad;
       SCOPED_TRACE("rank " + std::to_string(rank) + ", GEMM " + std::to_string(static_cast<int>(gemm.first)) +
                    ", projection " + std::to_string(p));
-      same(operands.first, forward ? a.part(0, kRows, c0, c1) : a.part(0, kRows, r0, r1));
-      same(operands.second, wgrad ? b.part(0, kRows, c0, c1) : b.part(r0, r1, c0, c1));
+      same(operands.first, forward ? a.part(0, kWholeRows, c0, c1) : a.part(0, kWholeRows, r0, r1));
+      same(operands.second, wgrad ? b.part(0, kWholeRows, c0, c1) : b.part(r0, r1, c0, c1));
     }
   }
 }
@@ -182,14 +183,14 @@ struct Expected {
 };
 std::vector<Expected> expected() {
   const auto find = [](std::string_view name) -> const quant::Recipe& { return quant::find_recipe(name); };
-  return {{find("tensorwise"), 3 * kParts, 2 * kParts + 1},
-          {find("rowwise"), 2 * kParts, kParts + 1},
-          {find("rowwise_with_gw_hp"), 2 * kParts, 2 * kParts + 1},
-          {single_copy(), kParts, 2 * kParts + 1},
-          {find("current"), 3 * kParts, 2 * kParts + 1},
-          {find("delayed"), 3 * kParts, 2 * kParts + 1},
-          {find("blockwise"), 3 * kParts, 2 * kParts + 1},
-          {find("mxfp8"), 2 * kParts, kParts + 1}};
+  return {{find("tensorwise"), 3 * kProjections, 2 * kProjections + 1},
+          {find("rowwise"), 2 * kProjections, kProjections + 1},
+          {find("rowwise_with_gw_hp"), 2 * kProjections, 2 * kProjections + 1},
+          {single_copy(), kProjections, 2 * kProjections + 1},
+          {find("current"), 3 * kProjections, 2 * kProjections + 1},
+          {find("delayed"), 3 * kProjections, 2 * kProjections + 1},
+          {find("blockwise"), 3 * kProjections, 2 * kProjections + 1},
+          {find("mxfp8"), 2 * kProjections, kProjections + 1}};
 }
 
 TEST(TensorParallel, OperandsAreThoseOfTheWhole) {
@@ -200,11 +201,11 @@ TEST(TensorParallel, OperandsAreThoseOfTheWhole) {
         SCOPED_TRACE(std::string(t.recipe.name) + ", axis " + std::to_string(axis));
         Whole layer(type);
         Result whole;
-        run(layer, precision_of(t.recipe), whole);
+        run_as_model(layer, precision_of(t.recipe), whole);
         std::vector<Result> ranks;
         EXPECT_EQ(run_ranks(layer, axis, precision_of(t.recipe), ranks), axis == 0 ? t.rows : t.columns);
         compare(whole.operands, axis, ranks,
-                [](const Cast& part, const Cast& of_whole) { EXPECT_TRUE(part == of_whole); });
+                [](const CastMatrix& part, const CastMatrix& of_whole) { EXPECT_TRUE(part == of_whole); });
         for (const Result& r : ranks) EXPECT_EQ(r.amax_of_x, whole.amax_of_x);
       }
 }
@@ -222,12 +223,12 @@ TEST(TensorParallel, OwnAmaxesGiveOtherOperands) {
     for (const int axis : {0, 1}) {
       Whole layer(DType::bf16);
       Result whole;
-      run(layer, precision_of(t.recipe), whole);
+      run_as_model(layer, precision_of(t.recipe), whole);
       std::vector<Result> ranks;
       EXPECT_EQ(run_ranks(layer, axis, precision_of(t.recipe), ranks, &nothing), 0u);
       int differ = 0;
       compare(whole.operands, axis, ranks,
-              [&](const Cast& part, const Cast& of_whole) { differ += part == of_whole ? 0 : 1; });
+              [&](const CastMatrix& part, const CastMatrix& of_whole) { differ += part == of_whole ? 0 : 1; });
       EXPECT_GT(differ, 0) << t.recipe.name << ", axis " << axis;
     }
 }
@@ -244,7 +245,7 @@ TEST(TensorParallel, KnownScalesNeedNoReduction) {
       Host host(std::size_t{1} << 24);
       PartOf layer(whole, axis, rank);
       LinearPrecision precision = precision_of(quant::find_recipe("delayed"));
-      precision.tensor_parallel = {&ranks, axis, kFirstColumn[rank], kIn, true};
+      precision.tensor_parallel = {&ranks, axis, kFirstColumn[rank], kWholeIn, true};
       const auto prepared = [&](Pass pass) {
         return prepare(host.ctx, layer.w.view(), {}, layer.parts, precision, pass, all);
       };
@@ -256,21 +257,22 @@ TEST(TensorParallel, KnownScalesNeedNoReduction) {
 
 // Factors are of the columns of the whole.
 TEST(TensorParallel, ColumnFactors) {
-  const Tensor factors(DType::f32, {kIn});
-  for (std::int64_t i = 0; i < kIn; ++i) set(factors.view(), i, 1 - static_cast<double>(i) / (3 * kIn));
+  const Tensor factors(DType::f32, {kWholeIn});
+  for (std::int64_t i = 0; i < kWholeIn; ++i) set(factors.view(), i, 1 - static_cast<double>(i) / (3 * kWholeIn));
   for (const int axis : {0, 1}) {
     LinearPrecision precision = precision_of(quant::find_recipe("tensorwise"));
     precision.column_factors = factors.view();
     Whole layer(DType::bf16);
     Result whole;
-    run(layer, precision, whole);
+    run_as_model(layer, precision, whole);
     std::vector<Result> ranks;
     run_ranks(layer, axis, precision, ranks);
-    compare(whole.operands, axis, ranks, [](const Cast& part, const Cast& of_whole) { EXPECT_TRUE(part == of_whole); });
+    compare(whole.operands, axis, ranks,
+            [](const CastMatrix& part, const CastMatrix& of_whole) { EXPECT_TRUE(part == of_whole); });
   }
 }
 
-constexpr std::int64_t kRank = 4, kRanksOfAll = static_cast<std::int64_t>(kParts) * kRank;
+constexpr std::int64_t kRanksOfAll = static_cast<std::int64_t>(kProjections) * kRank;
 
 // A layer whose weight is stored as codes, with an adapter beside each projection. Everything is an integer, or a
 // multiple of a quarter where rows have scales, so that sums are exact in f32 in any order.
@@ -294,12 +296,12 @@ struct Adapted {
     const Tensor bytes(DType::u8, {layer.n, layer.k});
     const float one = 1;
     quant::cast_to_bytes(host.ctx, layer.w.view(), DType::e4m3, &one, bytes.view(), nullptr);
-    const std::int64_t count = precision.recipe->single_copy ? layer.n : kParts;
+    const std::int64_t count = precision.recipe->single_copy ? layer.n : kProjections;
     const Codes codes{bytes.view(), scales.view().rows(0, count), inverse.view().rows(0, count)};
     const Tensor scaling = filled(DType::f32, {1}, 0.5);
     const auto prepared = [&](Pass pass) {
       Weight weight = prepare_codes(host.ctx, codes, {}, layer.parts, precision, pass);
-      for (std::int64_t p = 0; p < static_cast<std::int64_t>(kParts); ++p) {
+      for (std::int64_t p = 0; p < static_cast<std::int64_t>(kProjections); ++p) {
         const Part& part = layer.parts[static_cast<std::size_t>(p)];
         weight.adapters.push_back(
             {part, a.view().rows(p * kRank, (p + 1) * kRank), b.view().rows(part.begin, part.end), scaling.view()});
@@ -316,7 +318,7 @@ struct Adapted {
 // The rows of the whole weight that a rank has.
 std::vector<std::int64_t> rows_of_rank(const Layer& whole, const Layer& part) {
   std::vector<std::int64_t> rows;
-  for (std::size_t p = 0; p < kParts; ++p)
+  for (std::size_t p = 0; p < kProjections; ++p)
     for (std::int64_t r = part.parts[p].begin; r < part.parts[p].end; ++r)
       rows.push_back(whole.parts[p].begin + part.parts[p].whole_begin + r - part.parts[p].begin);
   return rows;
@@ -346,14 +348,14 @@ TEST(TensorParallel, AdaptersBesideStoredCodesAreExact) {
       const quant::Recipe& recipe = by_row ? single_copy() : quant::find_recipe("tensorwise");
       LinearPrecision precision = precision_of(recipe);
       precision.options.power_of_2 = true;
-      Layer whole(DType::f32, kRows, kIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13});
+      Layer whole(DType::f32, kWholeRows, kWholeIn, {{0, 200, true, {}, 0}, {200, 300, true, {}, 1}}, {31, 13});
       std::vector<double> scales;
       for (std::int64_t i = 0; i < whole.n; ++i) scales.push_back(static_cast<double>(1 << (by_row ? i % 3 : 0)));
       const Adapted of_whole(whole, scales);
       of_whole.run(whole, precision);
       const std::int64_t n = whole.n;
-      Values y(static_cast<std::size_t>(kRows * n)), dx(static_cast<std::size_t>(kRows * kIn)),
-          da(static_cast<std::size_t>(kRanksOfAll * kIn)), db(static_cast<std::size_t>(n * kRank));
+      Values y(static_cast<std::size_t>(kWholeRows * n)), dx(static_cast<std::size_t>(kWholeRows * kWholeIn)),
+          da(static_cast<std::size_t>(kRanksOfAll * kWholeIn)), db(static_cast<std::size_t>(n * kRank));
       RanksInTurn ranks;
       ranks.run(kRanks, [&](int rank) {
         if (rank == 0)
@@ -368,14 +370,14 @@ TEST(TensorParallel, AdaptersBesideStoredCodesAreExact) {
         for (std::size_t r = 0; r < rows.size(); ++r)
           copy_columns(of_whole.b.view().rows(rows[r], rows[r] + 1), 0,
                        adapted.b.view().rows(static_cast<std::int64_t>(r), static_cast<std::int64_t>(r) + 1), 0, kRank);
-        precision.tensor_parallel = {&ranks, axis, first, kIn, true};
+        precision.tensor_parallel = {&ranks, axis, first, kWholeIn, true};
         adapted.run(layer, precision);
         for (std::size_t r = 0; r < rows.size(); ++r)
-          for (std::int64_t m = 0; m < kRows; ++m)
+          for (std::int64_t m = 0; m < kWholeRows; ++m)
             y[static_cast<std::size_t>(m * n + rows[r])] +=
                 get(layer.y.view(), m * layer.n + static_cast<std::int64_t>(r));
-        add_at(dx, kIn, layer.dx, all_rows(kRows), first);
-        add_at(da, kIn, adapted.da, all_rows(kRanksOfAll), first);
+        add_at(dx, kWholeIn, layer.dx, all_rows(kWholeRows), first);
+        add_at(da, kWholeIn, adapted.da, all_rows(kRanksOfAll), first);
         add_at(db, kRank, adapted.db, rows, 0);
       });
       EXPECT_EQ(y, values(whole.y));
@@ -393,7 +395,7 @@ TEST(TensorParallel, StraddlingBlocksNeedSumsInF32) {
     PartOf layer(whole, 1, 1);
     LinearPrecision precision = precision_of(quant::find_recipe(name));
     precision.accumulation = gemm::Accumulation::hopper;
-    precision.tensor_parallel = {&ranks, 1, kFirstColumn[1], kIn, true};
+    precision.tensor_parallel = {&ranks, 1, kFirstColumn[1], kWholeIn, true};
     Host host(std::size_t{1} << 24);
     EXPECT_EQ(error_of([&] { layer.run(host.ctx, precision); }).find(std::string("blocks of ") + block), 0u);
   }

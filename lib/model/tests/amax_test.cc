@@ -37,7 +37,7 @@ struct ScaleChecker final : linear::Observer {
 };
 
 TEST(Amaxes, ScalesAreThoseOfTheTensorsThatAreCast) {
-  hf::ModelConfig config = test::small_config();
+  hf::ModelConfig config = reference::small_config();
   config.num_hidden_layers = 3;
   config.qk_norm = true;
   for (const char* name : {"tensorwise", "current"})
@@ -50,9 +50,9 @@ TEST(Amaxes, ScalesAreThoseOfTheTensorsThatAreCast) {
         ScaleChecker checker(recipe);
         std::vector<Parameter> table = parameter_table(config);
         assign_precisions(table, {.recipe = &recipe, .filters = excluded});
-        test::MemorySource source(config, table, test::some_weights(table), DType::bf16,
-                                  {&recipe, {recipe.power_of_2, nullptr}, gemm::Accumulation::f32, &checker});
-        test::Text text = test::some_text(1, 16, config.vocab_size, 5);
+        reference::MemorySource source(config, table, reference::some_weights(table), DType::bf16,
+                                       {&recipe, {recipe.power_of_2, nullptr}, gemm::Accumulation::f32, &checker});
+        reference::Text text = reference::some_text(1, 16, config.vocab_size, 5);
         device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
         Context ctx;
         ctx.arena = &arena;

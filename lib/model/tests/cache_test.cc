@@ -13,7 +13,7 @@ using dtype::DType;
 using tensor::Tensor;
 
 hf::ModelConfig with_everything() {
-  hf::ModelConfig c = test::small_config();
+  hf::ModelConfig c = reference::small_config();
   c.head_dim = 6;
   c.rope = {hf::RopeType::llama3, 100, 8, 1, 4, 16};
   c.attention_bias_qkv = c.attention_bias_o = c.mlp_bias = c.qk_norm = true;
@@ -26,12 +26,12 @@ class Growing {
   Growing(const hf::ModelConfig& config, DType activation, std::int64_t capacity)
       : config_(config),
         table_(parameter_table(config)),
-        source_(config, table_, test::some_weights(table_), activation),
+        source_(config, table_, reference::some_weights(table_), activation),
         decoder_(config, {activation, Recompute::none}),
         cache_(context(), config, activation, capacity) {}
 
   // Logits of the last `wanted` of `count` tokens that follow.
-  std::vector<float> extend(test::Text& text, std::int64_t count, std::int64_t wanted) {
+  std::vector<float> extend(reference::Text& text, std::int64_t count, std::int64_t wanted) {
     const std::int64_t first = cache_.length();
     const View tokens = tensor::make_view(text.tokens.data() + first, DType::i32, device::DeviceType::host, {count});
     const Tensor logits(DType::f32, {std::max<std::int64_t>(1, wanted), config_.vocab_size});
@@ -48,7 +48,7 @@ class Growing {
   std::vector<Parameter> table_;
   device::Arena arena_{std::size_t{4} << 20, device::DeviceType::host};
   gemm::Engine engine_{gemm::HostBf16::detect, gemm::HostSums::fixed};
-  test::MemorySource source_;
+  reference::MemorySource source_;
   Decoder decoder_;
   KeyValueCache cache_;
 };
@@ -57,11 +57,12 @@ TEST(KeyValueCache, LogitsAreThoseOfWholeTexts) {
   hf::ModelConfig tied = with_everything();
   tied.tie_word_embeddings = true;
   for (const hf::ModelConfig& config : {with_everything(), tied}) {
-    test::Text text = test::some_text(1, 11, config.vocab_size, 1);
+    reference::Text text = reference::some_text(1, 11, config.vocab_size, 1);
     for (const DType type : {DType::f32, DType::bf16}) {
       Growing whole(config, type, 11);
       const std::vector<float> all = whole.extend(text, 11, 11);
-      const test::Values expected = test::ReferenceDecoder(config, test::some_weights(whole.table())).logits(text);
+      const reference::Values expected =
+          reference::ReferenceDecoder(config, reference::some_weights(whole.table())).logits(text);
       for (std::size_t i = 0; i < all.size(); ++i)
         ASSERT_NEAR(all[i], expected[i], type == DType::f32 ? 1e-5 : 0.15) << "logit " << i;
       for (const std::int64_t each : {1, 2, 5}) {
@@ -79,7 +80,8 @@ TEST(KeyValueCache, LogitsAreThoseOfWholeTexts) {
 
 TEST(KeyValueCache, ATextMayGoOnFromAnyToken) {
   const hf::ModelConfig config = with_everything();
-  test::Text text = test::some_text(1, 9, config.vocab_size, 2), other = test::some_text(1, 9, config.vocab_size, 3);
+  reference::Text text = reference::some_text(1, 9, config.vocab_size, 2),
+                  other = reference::some_text(1, 9, config.vocab_size, 3);
   Growing growing(config, DType::f32, 9);
   const std::vector<float> last = growing.extend(text, 9, 1);
   std::copy(text.tokens.begin(), text.tokens.begin() + 4, other.tokens.begin());

@@ -8,13 +8,13 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
+using reference::MemorySource;
 using tensor::Tensor;
-using test::MemorySource;
 
 constexpr DType kActivations[] = {DType::f32, DType::bf16};
 constexpr Recompute kRecompute[] = {Recompute::none, Recompute::selective, Recompute::full};
 
-hf::ModelConfig small(std::int64_t vocabulary) {
+hf::ModelConfig small_with(std::int64_t vocabulary) {
   hf::ModelConfig c;
   c.vocab_size = vocabulary;
   c.hidden_size = 32;
@@ -60,7 +60,7 @@ TEST(DecoderMemory, NoLogitsTensor) {
     for (const DType activation : kActivations)
       for (const gemm::HostBf16 host : {gemm::HostBf16::detect, gemm::HostBf16::upcast})
         for (const bool backward : {false, true}) {
-          hf::ModelConfig config = small(kVocabulary);
+          hf::ModelConfig config = small_with(kVocabulary);
           config.tie_word_embeddings = tied;
           const Taken t = taken(config, kSequences, kLength, activation, Recompute::none, backward, host);
           const std::size_t logits = kSequences * kLength * kVocabulary * dtype::size_of(activation);
@@ -91,7 +91,7 @@ TEST(DecoderMemory, BlocksOfLogitsAreAboutEqualAndFit) {
 }
 
 TEST(DecoderMemory, HasABlockOfLogitsOfTheWantedSize) {
-  const hf::ModelConfig config = small(50304);
+  const hf::ModelConfig config = small_with(50304);
   const auto arena = [&](std::int64_t bytes) {
     return taken(config, 4, 1024, DType::bf16, Recompute::full, true, gemm::HostBf16::detect, bytes).arena;
   };
@@ -99,7 +99,7 @@ TEST(DecoderMemory, HasABlockOfLogitsOfTheWantedSize) {
 }
 
 TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
-  const hf::ModelConfig config = small(64);
+  const hf::ModelConfig config = small_with(64);
   for (const DType activation : kActivations)
     for (const Recompute recompute : kRecompute)
       for (const bool backward : {false, true}) {
@@ -113,7 +113,7 @@ TEST(DecoderMemory, GrowsWithTheLengthNotItsSquare) {
 }
 
 TEST(DecoderMemory, RecomputingAllocatesLess) {
-  hf::ModelConfig config = small(64);
+  hf::ModelConfig config = small_with(64);
   config.num_hidden_layers = 8;
   for (const DType activation : kActivations) {
     const auto at = [&](Recompute recompute) { return taken(config, 2, 256, activation, recompute, true).arena; };
@@ -125,7 +125,7 @@ TEST(DecoderMemory, RecomputingAllocatesLess) {
 // Memory added by each layer, computed from the saved activations listed in the manual: C hidden, F feed-forward, W =
 // (H + 2G) D, H D elements per token.
 TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
-  hf::ModelConfig config = small(64);
+  hf::ModelConfig config = small_with(64);
   config.qk_norm = false;
   constexpr std::int64_t kSequences = 2, kLength = 256;
   for (const DType activation : kActivations) {
@@ -150,9 +150,9 @@ TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
 
 TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
   gemm::Engine engine;
-  const hf::ModelConfig config = small(64);
+  const hf::ModelConfig config = small_with(64);
   const auto table = parameter_table(config);
-  test::Text text = test::some_text(2, 16, config.vocab_size, 1);
+  reference::Text text = reference::some_text(2, 16, config.vocab_size, 1);
   for (const DType activation : kActivations)
     for (const Recompute recompute : kRecompute)
       for (const std::string name : {"none", "tensorwise", "rowwise_with_gw_hp"}) {
@@ -164,7 +164,7 @@ TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
         Context ctx;
         ctx.arena = &dry;
         ctx.dry = true;
-        MemorySource source(config, table, test::some_weights(table), activation, precision);
+        MemorySource source(config, table, reference::some_weights(table), activation, precision);
         decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
         EXPECT_EQ(losses.as<float>()[0], 0.0f) << "a dry run computes nothing";
         device::Arena real(dry.peak(), device::DeviceType::host);

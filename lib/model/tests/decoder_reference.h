@@ -16,7 +16,7 @@
 #include "fp8/model/decoder.h"
 #include "fp8/ops/elementwise.h"
 
-namespace fp8::model::test {
+namespace fp8::model::reference {
 
 using dtype::DType;
 using tensor::Tensor;
@@ -297,4 +297,4 @@ class MemorySource final : public ParameterAccess {
   std::vector<std::array<Stored, kSlots>> slots_;
 };
 
-}  // namespace fp8::model::test
+}  // namespace fp8::model::reference

@@ -10,14 +10,14 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
+using reference::MemorySource;
+using reference::ReferenceDecoder;
+using reference::small_config;
+using reference::some_text;
+using reference::Tensors;
+using reference::Text;
+using reference::Values;
 using tensor::Tensor;
-using test::MemorySource;
-using test::ReferenceDecoder;
-using test::small_config;
-using test::some_text;
-using test::Tensors;
-using test::Text;
-using test::Values;
 
 struct Variant {
   std::string name;
@@ -73,7 +73,7 @@ Result run(const hf::ModelConfig& config, MemorySource& source, const std::vecto
 Result run(const hf::ModelConfig& config, Text& text, DType activation, Recompute recompute, float scale,
            gemm::Engine& engine) {
   const auto table = parameter_table(config);
-  MemorySource source(config, table, test::some_weights(table), activation);
+  MemorySource source(config, table, reference::some_weights(table), activation);
   return run(config, source, {&text}, activation, recompute, scale, engine);
 }
 
@@ -125,7 +125,7 @@ TEST(Decoder, GradientOfEveryParameterIsTheCentralDifference) {
     const float scale = 1.0f / 8;
     const Result r = run(variant.config, text, DType::f32, Recompute::none, scale, engine);
     const auto table = parameter_table(variant.config);
-    ReferenceDecoder reference(variant.config, test::some_weights(table));
+    ReferenceDecoder reference(variant.config, reference::some_weights(table));
     const Values losses = reference.losses(text);
     for (std::size_t i = 0; i < losses.size(); ++i)
       EXPECT_NEAR(static_cast<double>(r.losses[i]), losses[i], 2e-6) << variant.name << " token " << i;
@@ -146,7 +146,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
     for (const DType activation : {DType::f32, DType::bf16}) {
       Text text = some_text(2, 7, variant.config.vocab_size, 2);
       const auto table = parameter_table(variant.config);
-      MemorySource source(variant.config, table, test::some_weights(table), activation);
+      MemorySource source(variant.config, table, reference::some_weights(table), activation);
       device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
       Context ctx;
       ctx.arena = &arena;
@@ -154,7 +154,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
       const Tensor losses(DType::f32, {14}), logits(activation, {14, variant.config.vocab_size});
       decoder.forward(ctx, engine, source, text.batch(), losses.view());
       decoder.logits(ctx, engine, source, text.batch(), 0, logits.view());
-      const ReferenceDecoder reference(variant.config, test::some_weights(table));
+      const ReferenceDecoder reference(variant.config, reference::some_weights(table));
       const Values exact = reference.logits(text), exact_losses = reference.losses(text);
       const bool f32 = activation == DType::f32;
       for (std::int64_t i = 0; i < 14; ++i)
@@ -197,7 +197,7 @@ TEST(Decoder, GradientsOfMicroBatchesAddUp) {
   for (const Variant& variant : variants()) {
     Text first = some_text(2, 5, variant.config.vocab_size, 4), second = some_text(1, 6, variant.config.vocab_size, 5);
     const auto table = parameter_table(variant.config);
-    MemorySource source(variant.config, table, test::some_weights(table), DType::f32);
+    MemorySource source(variant.config, table, reference::some_weights(table), DType::f32);
     const Result both = run(variant.config, source, {&first, &second}, DType::f32, Recompute::none, 0.125f, engine);
     const Result a = run(variant.config, first, DType::f32, Recompute::none, 0.125f, engine);
     const Result b = run(variant.config, second, DType::f32, Recompute::none, 0.125f, engine);
@@ -229,7 +229,7 @@ TEST(Decoder, RecomputingChangesNoBit) {
       std::vector<Result> results;
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         const auto table = parameter_table(variant.config);
-        MemorySource source(variant.config, table, test::some_weights(table), p.activation,
+        MemorySource source(variant.config, table, reference::some_weights(table), p.activation,
                             {p.recipe, {p.recipe != nullptr && p.recipe->power_of_2, nullptr}});
         results.push_back(run(variant.config, source, {&text}, p.activation, recompute, 0.125f, engine));
       }
@@ -250,7 +250,7 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
         Text text = some_text(1, 16, config.vocab_size, 7);
         std::vector<Parameter> table = parameter_table(config);
         assign_precisions(table, {.recipe = &recipe, .filters = {"*.up_proj.weight"}, .lm_head = head});
-        MemorySource source(config, table, test::some_weights(table), DType::bf16,
+        MemorySource source(config, table, reference::some_weights(table), DType::bf16,
                             {&recipe, {recipe.power_of_2, nullptr}});
         gemm::Engine engine;
         run(config, source, {&text}, DType::bf16, recompute, 1, engine);
@@ -287,7 +287,7 @@ TEST(Decoder, RequestsWeightsInTheOrderOfComputation) {
       config.tie_word_embeddings = tied;
       Text text = some_text(1, 4, config.vocab_size, 8);
       const auto table = parameter_table(config);
-      MemorySource source(config, table, test::some_weights(table), DType::f32);
+      MemorySource source(config, table, reference::some_weights(table), DType::f32);
       run(config, source, {&text}, DType::f32, recompute, 1, engine);
       EXPECT_EQ(source.done, (std::vector<int>{3, 2, 1, 0}));
       EXPECT_EQ(source.prefetched, (std::vector<int>{0, 1, 2, 3, 2, 1, 0}));

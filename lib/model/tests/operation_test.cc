@@ -34,13 +34,13 @@ struct Observed final : OperationObserver {
 
 struct Pass {
   std::vector<float> losses;
-  test::Tensors gradients;
+  reference::Tensors gradients;
 };
 
-Pass run(const hf::ModelConfig& config, test::Text& text, DType activation, Recompute recompute,
-         OperationObserver* observer) {
+Pass run_observed(const hf::ModelConfig& config, reference::Text& text, DType activation, Recompute recompute,
+                  OperationObserver* observer) {
   const auto table = parameter_table(config);
-  test::MemorySource source(config, table, test::some_weights(table), activation);
+  reference::MemorySource source(config, table, reference::some_weights(table), activation);
   device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
   Context ctx;
   ctx.arena = &arena;
@@ -54,7 +54,7 @@ Pass run(const hf::ModelConfig& config, test::Text& text, DType activation, Reco
 }
 
 hf::ModelConfig config_with_norms() {
-  hf::ModelConfig config = test::small_config();
+  hf::ModelConfig config = reference::small_config();
   config.qk_norm = true;
   return config;
 }
@@ -100,9 +100,9 @@ TEST(Operations, AreObservedOnceInOrderOfExecution) {
   add(names_of_layer("1", true));
   add(names_of_layer("0", true));
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    test::Text text = test::some_text(2, 5, config.vocab_size, 1);
+    reference::Text text = reference::some_text(2, 5, config.vocab_size, 1);
     Observed observed(2);
-    run(config, text, DType::bf16, recompute, &observed);
+    run_observed(config, text, DType::bf16, recompute, &observed);
     EXPECT_EQ(observed.names, expected);
     for (const auto& [name, values] : observed.values)
       EXPECT_EQ(values.size() % 10, 0u) << name << ": a row for each token, once";
@@ -113,10 +113,10 @@ TEST(Operations, AreObservedOnceInOrderOfExecution) {
 TEST(Operations, ObservingChangesNoBit) {
   const hf::ModelConfig config = config_with_norms();
   for (const DType activation : {DType::f32, DType::bf16}) {
-    test::Text text = test::some_text(2, 5, config.vocab_size, 1);
+    reference::Text text = reference::some_text(2, 5, config.vocab_size, 1);
     Observed observed(2);
-    const Pass with = run(config, text, activation, Recompute::none, &observed);
-    const Pass without = run(config, text, activation, Recompute::none, nullptr);
+    const Pass with = run_observed(config, text, activation, Recompute::none, &observed);
+    const Pass without = run_observed(config, text, activation, Recompute::none, nullptr);
     EXPECT_EQ(with.losses, without.losses);
     EXPECT_EQ(with.gradients, without.gradients);
   }
@@ -124,9 +124,9 @@ TEST(Operations, ObservingChangesNoBit) {
 
 TEST(Operations, ResultsAreThoseThatTheLayersUse) {
   const hf::ModelConfig config = config_with_norms();
-  test::Text text = test::some_text(2, 5, config.vocab_size, 1);
+  reference::Text text = reference::some_text(2, 5, config.vocab_size, 1);
   Observed o(2);
-  const Pass pass = run(config, text, DType::f32, Recompute::none, &o);
+  const Pass pass = run_observed(config, text, DType::f32, Recompute::none, &o);
   EXPECT_EQ(o.values.at("loss"), pass.losses);
   for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
     const auto& before = o.values.at(layer == "model.layers.0." ? "model.embed_tokens" : "model.layers.0.mlp.residual");

@@ -14,17 +14,17 @@ namespace fp8::model {
 namespace {
 
 using dtype::DType;
+using reference::MemorySource;
+using reference::some_text;
+using reference::Text;
+using reference::Values;
 using tensor::Tensor;
-using test::MemorySource;
-using test::some_text;
-using test::Text;
-using test::Values;
 
 constexpr float kScale = 0.125f;
 
 // Everything that stages differ in: q/k norms, biases, a head of its own or the embedding's.
 hf::ModelConfig config_of(bool tied) {
-  hf::ModelConfig c = test::small_config();
+  hf::ModelConfig c = reference::small_config();
   c.num_hidden_layers = 3;
   c.attention_bias_qkv = c.qk_norm = true;
   c.tie_word_embeddings = tied;
@@ -56,7 +56,7 @@ struct Job {
   Job(const Settings& s, std::uint64_t seed)
       : config(config_of(s.tied)),
         text(some_text(2, 8, config.vocab_size, seed)),
-        source(config, table_of(config), test::some_weights(parameter_table(config)), s.activation, s.precision),
+        source(config, table_of(config), reference::some_weights(parameter_table(config)), s.activation, s.precision),
         losses(DType::f32, {16}) {}
   static std::vector<Parameter> table_of(const hf::ModelConfig& config) {
     std::vector<Parameter> table = parameter_table(config);

@@ -12,12 +12,13 @@
 namespace fp8::ops {
 namespace {
 
-const Sizes kSizes[] = {{1, 1, 1, 1, 2}, {2, 9, 4, 2, 16}, {1, 130, 3, 1, 10}, {1, 65, 2, 2, 96}, {1, 70, 6, 3, 64}};
+const Sizes kCachedSizes[] = {
+    {1, 1, 1, 1, 2}, {2, 9, 4, 2, 16}, {1, 130, 3, 1, 10}, {1, 65, 2, 2, 96}, {1, 70, 6, 3, 64}};
 
-struct Call {
+struct CachedCall {
   Values q, k, v;
   Tensor tq, tk, tv, out;
-  Call(const Sizes& s, DType type)
+  CachedCall(const Sizes& s, DType type)
       : q(random_values(s.queries(), 1, 2)),
         k(random_values(s.keys(), 2, 2)),
         v(random_values(s.keys(), 3)),
@@ -35,7 +36,7 @@ View positions(View v, std::int64_t begin, std::int64_t end) {
 }
 
 // Queries in calls of `each` positions, with the keys so far.
-void attend(const Context& ctx, const Sizes& s, Call& c, std::int64_t each) {
+void attend(const Context& ctx, const Sizes& s, CachedCall& c, std::int64_t each) {
   for (std::int64_t at = 0; at < s.positions; at += each) {
     const std::int64_t end = std::min(s.positions, at + each);
     attention_cached(ctx, positions(c.tq.view(), at, end), positions(c.tk.view(), 0, end),
@@ -45,9 +46,9 @@ void attend(const Context& ctx, const Sizes& s, Call& c, std::int64_t each) {
 
 TEST(CachedAttention, AgreesWithWholeTexts) {
   Host host;
-  for (const Sizes& s : kSizes) {
+  for (const Sizes& s : kCachedSizes) {
     for (const DType type : {DType::f32, DType::bf16}) {
-      Call c(s, type);
+      CachedCall c(s, type);
       attend(host, s, c, 1);
       Naive want(s, read(c.tq.view()), read(c.tk.view()), read(c.tv.view()), nullptr, {}, type);
       expect_within(read(c.out.view()), want.out, want.bounds.out, "out");
@@ -58,15 +59,15 @@ TEST(CachedAttention, AgreesWithWholeTexts) {
 TEST(CachedAttention, DivisionAndThreadsDoNotChangeBits) {
   Host host;
   const int before = omp_get_max_threads();
-  for (const Sizes& s : kSizes) {
+  for (const Sizes& s : kCachedSizes) {
     for (const DType type : {DType::f32, DType::bf16}) {
-      Call one(s, type);
+      CachedCall one(s, type);
       omp_set_num_threads(1);
       attend(host, s, one, s.positions);
       for (const int threads : {1, 3}) {
         omp_set_num_threads(threads);
         for (const std::int64_t each : {1, 7}) {
-          Call other(s, type);
+          CachedCall other(s, type);
           attend(host, s, other, each);
           EXPECT_EQ(read(other.out.view()), read(one.out.view())) << each << " positions, " << threads << " threads";
         }
@@ -95,7 +96,7 @@ TEST(CachedAttention, EveryInstructionSetGivesTheSameBits) {
 TEST(CachedAttention, ShapesAreChecked) {
   Host host;
   const Sizes s{1, 4, 2, 1, 8};
-  Call c(s, DType::f32);
+  CachedCall c(s, DType::f32);
   EXPECT_THROW(attention_cached(host, c.tq.view(), c.tk.view(), c.tv.view(), 1, 1, c.out.view()), Error)
       << "too few keys";
   EXPECT_THROW(attention_cached(host, c.tq.view(), c.tq.view(), c.tv.view(), 0, 1, c.out.view()), Error);

@@ -14,23 +14,23 @@ namespace {
 using dtype::DType;
 using tensor::Tensor;
 
-struct Case {
+struct AmaxCase {
   DType type;
   Layout layout;
   std::int64_t rows, cols;
 };
 
-class Amax : public ::testing::TestWithParam<Case> {};
+class Amax : public ::testing::TestWithParam<AmaxCase> {};
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<AmaxCase> amax_cases() {
+  std::vector<AmaxCase> all;
   for (const DType type : {DType::f32, DType::bf16})
     for (const Layout layout : {Layout::contiguous, Layout::strided_rows, Layout::columns_first})
       for (const auto& [rows, cols] : {std::pair{1, 1}, {1, 40}, {40, 1}, {7, 13}, {3, 20011}, {601, 67}})
         all.push_back({type, layout, rows, cols});
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(All, Amax, ::testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(All, Amax, ::testing::ValuesIn(amax_cases()));
 
 std::vector<float> amaxes(const View& x, Granularity granularity, ContractionAxis contract, std::int64_t count) {
   const Tensor out(DType::f32, {count});

@@ -17,9 +17,7 @@ namespace {
 using dtype::Bf16;
 using dtype::DType;
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<Case> cases() {
+std::vector<Case> block_cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
     for (const Cast& cast : {Cast{DType::e4m3, Granularity::block1x128}, Cast{DType::e5m2, Granularity::block1x128},
@@ -104,7 +102,7 @@ class BlockCast : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(counts.underflowed, expected.underflowed);
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, BlockCast, ::testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(All, BlockCast, ::testing::ValuesIn(block_cases()));
 
 TEST_P(BlockCast, AgreesWithSingleElements) {
   const Case& t = GetParam();
@@ -125,11 +123,12 @@ TEST_P(BlockCast, NonFiniteElements) {
   const Case& t = GetParam();
   const bool mx = t.cast.granularity == Granularity::block1x32;
   Matrix x(t.type, 140, 150, t.layout);
-  x.set(3, 5, kNan);
-  x.set(130, 140, -kNan);
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  x.set(3, 5, nan);
+  x.set(130, 140, -nan);
   check(x, t, {.power_of_2 = true}, false);
   check(x, t, {.power_of_2 = true, .fold = true}, !mx);
-  x.set(131, 7, -kInf);
+  x.set(131, 7, -inf);
   check(x, t, {.power_of_2 = true, .fold = true}, !mx);
 }
 

@@ -20,7 +20,7 @@ using dtype::Bf16;
 using dtype::DType;
 using tensor::Tensor;
 
-std::vector<Case> cases() {
+std::vector<Case> quantize_cases() {
   std::vector<Case> all;
   for (const DType type : {DType::f32, DType::bf16})
     for (const DType format : {DType::e4m3, DType::e5m2})
@@ -32,7 +32,7 @@ std::vector<Case> cases() {
 }
 
 class Quantize : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, Quantize, ::testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(All, Quantize, ::testing::ValuesIn(quantize_cases()));
 
 std::uint8_t encode(DType format, float v) { return format == DType::e4m3 ? dtype::to_e4m3(v) : dtype::to_e5m2(v); }
 float decode(DType format, std::uint8_t c) { return format == DType::e4m3 ? dtype::from_e4m3(c) : dtype::from_e5m2(c); }
