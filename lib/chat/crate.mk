@@ -1,3 +1,2 @@
 about := Chat: templates, conversations of alpaca, sharegpt and messages, loss masks, truncation, packing
 deps  := base json token
-alone := tests/document_test

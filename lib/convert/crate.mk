@@ -1,4 +1,3 @@
 about := Checkpoints from and to other forms: Hugging Face folders, padded, merged, quantized, dequantized, exported; described and compared
 deps  := base json dtype device tensor quant h5 ckpt hf chat model
-alone := tests/cast_matrix_test tests/export_test
 aside := export export_template open

@@ -1,4 +1,3 @@
 about := Reads, summarizes, follows, compares and exports the logs of runs, and makes the data of their plots
 deps  := base json plot
-alone := tests/noise_test
 hot   := collector piece points read

@@ -2,19 +2,15 @@
 // through the file interface of fp8-bench --gemms.
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cmath>
-
 #include "fp8/h5/reader.h"
 #include "fp8/probe/gemms.h"
 #include "fp8_test.h"
+#include "same.h"
 
 namespace fp8 {
 namespace {
 
-bool same(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
+using golden::same;
 
 void check(const std::string& chip, gemm::Accumulation accumulation) {
   const test::TemporaryFolder folder;

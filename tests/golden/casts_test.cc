@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -19,22 +18,20 @@
 #include "fp8/quant/recipe.h"
 #include "fp8/quant/scale.h"
 #include "fp8_codes.h"
+#include "same.h"
 
 namespace fp8 {
 namespace {
 
 using dtype::Bf16;
 using dtype::DType;
+using golden::same;
 using quant::ContractionAxis;
 using quant::Granularity;
 using tensor::Tensor;
 using tensor::View;
 
-h5::Reader golden(const std::string& name) { return h5::Reader("tests/golden/casts/" + name); }
-
-bool same(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
+h5::Reader golden_casts(const std::string& name) { return h5::Reader("tests/golden/casts/" + name); }
 
 // Whether the codes are equal or both NaN.
 bool same_code(DType format, std::uint8_t a, std::uint8_t b) {
@@ -68,7 +65,7 @@ struct FormatName {
 const FormatName kFormats[] = {{DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}};
 
 TEST(Codes, EncodeEveryBf16) {
-  const h5::Reader file = golden("codes.h5");
+  const h5::Reader file = golden_casts("codes.h5");
   for (const auto& [format, name] : kFormats) {
     const auto codes = file.read_as<std::uint8_t>("bf16/" + name + "_codes");
     ASSERT_EQ(codes.size(), 65536u);
@@ -81,7 +78,7 @@ TEST(Codes, EncodeEveryBf16) {
 }
 
 TEST(Codes, EncodeFloats) {
-  const h5::Reader file = golden("codes.h5");
+  const h5::Reader file = golden_casts("codes.h5");
   const auto bits = file.read_as<std::uint32_t>("f32/bits");
   ASSERT_EQ(bits.size(), 20000u);
   for (const auto& [format, name] : kFormats) {
@@ -96,7 +93,7 @@ TEST(Codes, EncodeFloats) {
 }
 
 TEST(Codes, Decode) {
-  const h5::Reader file = golden("codes.h5");
+  const h5::Reader file = golden_casts("codes.h5");
   const auto e8m0 = file.read_as<float>("decode/e8m0");
   const auto e4m3 = file.read_as<float>("decode/e4m3"), e5m2 = file.read_as<float>("decode/e5m2");
   for (std::size_t i = 0; i < 256; ++i) {
@@ -108,7 +105,7 @@ TEST(Codes, Decode) {
 }
 
 TEST(Scales, MatchForEveryAmax) {
-  const h5::Reader file = golden("scales.h5");
+  const h5::Reader file = golden_casts("scales.h5");
   const auto check = [&](const std::string& amax_name, const std::string& scale_name, DType format, bool power_of_2,
                          quant::ScaleRule rule = quant::ScaleRule::torchao) {
     const auto amax = file.read_as<float>(amax_name), scale = file.read_as<float>(scale_name);
@@ -129,7 +126,7 @@ TEST(Scales, MatchForEveryAmax) {
 
 // Scales and histories of 60 updates, for both algorithms, formats and two margins.
 TEST(Delayed, SequencesMatch) {
-  const h5::Reader file = golden("delayed.h5");
+  const h5::Reader file = golden_casts("delayed.h5");
   int checked = 0;
   for (const h5::Entry& entry : file.list()) {
     if (!entry.name.ends_with("/scale")) continue;
@@ -195,7 +192,7 @@ void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::v
 }
 
 TEST(Tensors, MatchInEveryCaseAndMode) {
-  const h5::Reader file = golden("tensors.h5");
+  const h5::Reader file = golden_casts("tensors.h5");
   int cases = 0, checked = 0;
   for (const std::string& name : file.groups()) {
     if (name.empty()) continue;
@@ -279,7 +276,7 @@ BlockValues block_values(const h5::Reader& file, const std::string& prefix, cons
 }
 
 TEST(Blockwise, MatchesTransformerEngineInEveryCase) {
-  const h5::Reader file = golden("blockwise.h5");
+  const h5::Reader file = golden_casts("blockwise.h5");
   int cases = 0, checked = 0, tiles = 0;
   for (const std::string& name : file.groups()) {
     if (file.find(name + "/x") == nullptr) continue;
@@ -308,7 +305,7 @@ TEST(Blockwise, MatchesTransformerEngineInEveryCase) {
 }
 
 TEST(Blockwise, ScalesMatchForEveryAmax) {
-  const h5::Reader file = golden("scales.h5");
+  const h5::Reader file = golden_casts("scales.h5");
   const auto amax = file.read_as<float>("amax");
   for (const bool power_of_2 : {false, true})
     for (const std::string type : {"bf16", "f32"}) {
@@ -334,7 +331,7 @@ void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_
 }
 
 TEST(MxBlocks, MatchWithExponentsRoundedUp) {
-  const h5::Reader file = golden("mx.h5");
+  const h5::Reader file = golden_casts("mx.h5");
   int checked = 0;
   for (const h5::Entry& entry : file.list())
     for (const auto& [format, name] : kFormats) {
@@ -444,7 +441,7 @@ std::vector<std::string> layers(const h5::Reader& file) {
 }
 
 TEST(Linear, RecipesMatchInF32) {
-  const h5::Reader file = golden("linear.h5");
+  const h5::Reader file = golden_casts("linear.h5");
   ASSERT_FALSE(layers(file).empty());
   for (const std::string& name : layers(file))
     for (const quant::Recipe& recipe : stored_recipes()) {
@@ -465,7 +462,7 @@ TEST(Linear, RecipesMatchInF32) {
 }
 
 TEST(Linear, RecipesMatchInBf16) {
-  const h5::Reader file = golden("linear.h5");
+  const h5::Reader file = golden_casts("linear.h5");
   for (const std::string& name : layers(file))
     for (const quant::Recipe& recipe : stored_recipes()) {
       Layer layer(file, name, DType::bf16);
@@ -482,7 +479,7 @@ TEST(Linear, RecipesMatchInBf16) {
 }
 
 TEST(Linear, HighPrecisionMatches) {
-  const h5::Reader file = golden("linear.h5");
+  const h5::Reader file = golden_casts("linear.h5");
   for (const std::string& name : layers(file)) {
     Layer bf16(file, name, DType::bf16), f32(file, name, DType::f32);
     bf16.run(nullptr);

@@ -9,7 +9,7 @@
 namespace fp8::golden {
 namespace {
 
-settings::RunConfig config_of(const std::string& precision, const std::string& recipe) {
+settings::RunConfig curve_config(const std::string& precision, const std::string& recipe) {
   settings::RunConfig c = hundred_steps();
   c.precision.precision = precision == "fp32"   ? settings::Precision::fp32
                           : precision == "bf16" ? settings::Precision::bf16
@@ -46,20 +46,20 @@ double weights_distance(const std::string& checkpoint, const std::string& refere
 
 TEST(Curves, F32MatchesPyTorch) {
   const TrainingFolder at("llama3");
-  const Curve curve = at.run(config_of("fp32", ""), "run");
+  const Curve curve = at.run(curve_config("fp32", ""), "run");
   check_curve("fp32", {1e-5, 2e-6, 2e-6}, curve);
   EXPECT_LE(weights_distance(at.path("run/step-00000100"), "tests/golden/curves/llama3-fp32-final.safetensors"), 1e-5);
 }
 
 TEST(Curves, Bf16MatchesPyTorch) {
   const TrainingFolder at("llama3");
-  check_curve("bf16", {8e-3, 1.5e-3, 3e-3}, at.run(config_of("bf16", ""), "run"));
+  check_curve("bf16", {8e-3, 1.5e-3, 3e-3}, at.run(curve_config("bf16", ""), "run"));
 }
 
 TEST(Curves, EveryRecipeMatchesTorchao) {
   const TrainingFolder at("llama3");
   for (const std::string recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
-    const Curve curve = at.run(config_of("fp8", recipe), recipe);
+    const Curve curve = at.run(curve_config("fp8", recipe), recipe);
     check_curve(recipe, {3e-2, 5e-3, 2e-2}, curve);
     const int gemms = 14 * quant::find_recipe(recipe).fp8_gemms();
     for (const Step& step : curve) EXPECT_EQ(step.fp8_gemms, gemms) << recipe;

@@ -29,7 +29,7 @@ const std::vector<Case> kCases{{"tensorwise", "tensorwise"},
                                {"tensorwise_hopper", "tensorwise", false, gemm::Accumulation::hopper}};
 const std::vector<std::string> kMixtures{"mixtral", "wide-moe"};
 
-settings::RunConfig config_of(const Case& c) {
+settings::RunConfig moe_config(const Case& c) {
   settings::RunConfig config = hundred_steps();
   config.steps = 10;
   config.schedule.warmup = 4;
@@ -89,7 +89,7 @@ TEST(Experts, FirstStepAndGradientsMatchForEveryRecipe) {
     for (const Case& c : kCases) {
       const std::string name = model + "-" + c.name;
       SCOPED_TRACE(name);
-      settings::RunConfig config = config_of(c);
+      settings::RunConfig config = moe_config(c);
       config.until_step = 1;
       config.gradients = at.path(name + ".safetensors");
       const Curve ran = at.run(config, name);
@@ -110,7 +110,8 @@ TEST(Experts, TenStepsMatch) {
     const TrainingFolder at(model);
     for (const Case& c : kCases) {
       if (c.name != "tensorwise" && c.name != "delayed") continue;
-      const Curve ran = at.run(config_of(c), c.name), reference = read_curve(kFolder + model + "-" + c.name + ".jsonl");
+      const Curve ran = at.run(moe_config(c), c.name),
+                  reference = read_curve(kFolder + model + "-" + c.name + ".jsonl");
       ASSERT_EQ(ran.size(), reference.size());
       // Delayed scales of experts with few rows follow from the rows of earlier steps. In `wide-moe` from step 7 on a
       // last bit decides which tokens they get and which of their gradients saturate.

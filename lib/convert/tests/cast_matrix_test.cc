@@ -13,6 +13,7 @@
 #include "fp8/h5/reader.h"
 #include "fp8_codes.h"
 #include "fp8_test.h"
+#include "weights.h"
 
 namespace fp8::convert {
 namespace {
@@ -29,12 +30,6 @@ StoredMatrix in_memory(const std::vector<std::byte>& bytes, std::int64_t rows, s
 
 WriteBytes append_to(std::vector<std::byte>& out) {
   return [&out](std::span<const std::byte> bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
-}
-
-std::vector<std::byte> bytes_of(const std::vector<float>& values) {
-  std::vector<std::byte> out(values.size() * sizeof(float));
-  std::memcpy(out.data(), values.data(), out.size());
-  return out;
 }
 
 struct Mode {
@@ -98,7 +93,7 @@ class Pieces : public testing::Test {
 };
 
 TEST_F(Pieces, GiveTheSameBits) {
-  const std::vector<std::byte> x = bytes_of(values_);
+  const std::vector<std::byte> x = bytes_of_floats(values_);
   std::vector<std::byte> codes;
   const CastResult result = cast_matrix(in_memory(x, kRows, kCols, DType::f32), {}, append_to(codes));
   EXPECT_EQ(result.inverse_scales, std::vector<float>{4});
@@ -128,7 +123,7 @@ TEST_F(Pieces, GiveTheSameBits) {
 
 TEST_F(Pieces, ThreadsGiveTheSameBits) {
   for (float& v : values_) v *= 0.1F;
-  const std::vector<std::byte> x = bytes_of(values_);
+  const std::vector<std::byte> x = bytes_of_floats(values_);
   const CastRule rule{DType::e5m2, quant::Granularity::row, false};
   const int before = omp_get_max_threads();
   std::vector<std::byte> codes[2];
@@ -146,7 +141,7 @@ TEST_F(Pieces, ThreadsGiveTheSameBits) {
 
 TEST_F(Pieces, ANonFiniteElementIsReportedWithItsRow) {
   values_[static_cast<std::size_t>(99990 * kCols + 3)] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<std::byte> x = bytes_of(values_);
+  const std::vector<std::byte> x = bytes_of_floats(values_);
   std::vector<std::byte> codes;
   EXPECT_EQ(test::error_of([&] { cast_matrix(in_memory(x, kRows, kCols, DType::f32), {}, append_to(codes)); }),
             "x: row 99990 holds NaN or infinity, which has no FP8 code");
@@ -171,7 +166,7 @@ TEST(CastMatrix, BlocksEqualACastOfTheWholeMatrix) {
   std::vector<float> values(static_cast<std::size_t>(rows * cols));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::ldexp(static_cast<float>(i * 7919 % 2003) - 1001.0F, static_cast<int>(i / 997 % 9));
-  const std::vector<std::byte> x = bytes_of(values);
+  const std::vector<std::byte> x = bytes_of_floats(values);
   for (const quant::Granularity scaling : {quant::Granularity::block128x128, quant::Granularity::block1x32})
     for (const DType format : {DType::e4m3, DType::e5m2})
       for (const bool power_of_2 : {false, true}) {
@@ -212,7 +207,7 @@ TEST(CastMatrix, ARowWiderThanAPiece) {
   const std::int64_t cols = (std::int64_t{1} << 20) + 16;
   std::vector<float> values(static_cast<std::size_t>(2 * cols), 1.0F);
   values.back() = 2;
-  const std::vector<std::byte> x = bytes_of(values);
+  const std::vector<std::byte> x = bytes_of_floats(values);
   std::vector<std::byte> codes;
   const CastResult result =
       cast_matrix(in_memory(x, 2, cols, DType::f32), {DType::e4m3, quant::Granularity::row, true}, append_to(codes));

@@ -13,11 +13,10 @@
 #include "fp8/json/json.h"
 #include "fp8/model/presets.h"
 #include "golden_models.h"
+#include "weights.h"
 
 namespace fp8::convert {
 namespace {
-
-constexpr const char* kWeight = "model.layers.0.mlp.up_proj.weight";
 
 // All tensors of a folder, whatever its configuration says.
 class Weights {
@@ -115,12 +114,12 @@ TEST_F(Export, codes_per_row_stay_in_compressed_tensors) {
 
 TEST_F(Export, quantizing_on_export_gives_the_codes_of_quantize) {
   const Weights direct = exported(model(), {.format = ExportFormat::compressed_tensors});
-  const std::vector<std::byte> codes = direct.bytes(kWeight);
-  const std::vector<float> scales = direct.floats(std::string(kWeight) + "_scale");
+  const std::vector<std::byte> codes = direct.bytes(kUpWeight);
+  const std::vector<float> scales = direct.floats(std::string(kUpWeight) + "_scale");
   const Weights kept =
       exported(quantized(quant::Granularity::row), {.format = ExportFormat::compressed_tensors, .force = true});
-  EXPECT_EQ(kept.bytes(kWeight), codes);
-  EXPECT_EQ(kept.floats(std::string(kWeight) + "_scale"), scales);
+  EXPECT_EQ(kept.bytes(kUpWeight), codes);
+  EXPECT_EQ(kept.floats(std::string(kUpWeight) + "_scale"), scales);
 }
 
 TEST_F(Export, one_scale_becomes_a_constant_grid) {
@@ -128,13 +127,13 @@ TEST_F(Export, one_scale_becomes_a_constant_grid) {
   const Weights folder = exported(path, {.format = ExportFormat::fp8});
   const ckpt::Checkpoint source = ckpt::Checkpoint::open(path);
   float scale = 0;
-  source.read(std::string("scales/") + kWeight, std::as_writable_bytes(std::span(&scale, 1)));
+  source.read(std::string("scales/") + kUpWeight, std::as_writable_bytes(std::span(&scale, 1)));
   // up_proj is 176 x 64.
-  EXPECT_EQ(folder.floats(std::string(kWeight) + "_scale_inv"), (std::vector<float>{scale, scale}));
-  EXPECT_EQ(folder.info(std::string(kWeight) + "_scale_inv").shape, (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(folder.floats(std::string(kUpWeight) + "_scale_inv"), (std::vector<float>{scale, scale}));
+  EXPECT_EQ(folder.info(std::string(kUpWeight) + "_scale_inv").shape, (std::vector<std::int64_t>{2, 1}));
   std::vector<std::byte> codes(176 * 64);
-  source.read(std::string("weights/") + kWeight, codes);
-  EXPECT_EQ(folder.bytes(kWeight), codes);
+  source.read(std::string("weights/") + kUpWeight, codes);
+  EXPECT_EQ(folder.bytes(kUpWeight), codes);
   const json::Value config = json_of("config.json");
   const json::Object& q = config.as_object().get_object("quantization_config", "config");
   EXPECT_EQ(json::dump(q.at("weight_block_size")), "[128,128]");
@@ -145,8 +144,8 @@ TEST_F(Export, one_scale_becomes_a_constant_grid) {
 TEST_F(Export, blocks_are_scaled_by_their_largest_magnitude) {
   const Weights before(test::golden("llama3"));
   const Weights folder = exported(model(), {.format = ExportFormat::fp8});
-  const std::vector<float> x = before.floats(kWeight), q = folder.floats(kWeight),
-                           inverse = folder.floats(std::string(kWeight) + "_scale_inv");
+  const std::vector<float> x = before.floats(kUpWeight), q = folder.floats(kUpWeight),
+                           inverse = folder.floats(std::string(kUpWeight) + "_scale_inv");
   ASSERT_EQ(inverse.size(), 2U);
   for (std::size_t block = 0; block < 2; ++block) {
     const std::size_t begin = block * 128 * 64, end = block == 0 ? 128 * 64 : 176 * 64;
@@ -162,7 +161,7 @@ TEST_F(Export, a_quantized_checkpoint_is_dequantized_to_bf16) {
   const Weights folder = exported(quantized(quant::Granularity::row), {});
   dequantize(at("q.h5"), at("d.h5"), {.dtype = dtype::DType::bf16});
   const ckpt::Checkpoint wanted = ckpt::Checkpoint::open(at("d.h5"));
-  EXPECT_EQ(folder.floats(kWeight), test::weight(wanted, kWeight));
+  EXPECT_EQ(folder.floats(kUpWeight), test::weight(wanted, kUpWeight));
 }
 
 TEST_F(Export, tensors_are_distributed_over_files_in_order) {

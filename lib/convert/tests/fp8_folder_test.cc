@@ -12,14 +12,13 @@
 #include "fp8/json/json.h"
 #include "fp8/model/checkpoint.h"
 #include "golden_models.h"
+#include "weights.h"
 
 namespace fp8::convert {
 namespace {
 
 using test::error_of;
 using test::weight;
-
-constexpr const char* kWeight = "model.layers.0.mlp.up_proj.weight";
 
 class Fp8Folder : public test::FolderTest {
  protected:
@@ -157,11 +156,11 @@ TEST_F(Fp8Folder, options_that_codes_exclude_are_refused) {
 
 TEST_F(Fp8Folder, damaged_codes_and_scales_are_refused) {
   exported(ExportFormat::fp8);
-  const std::string weights = at("hf") + ": " + kWeight;
+  const std::string weights = at("hf") + ": " + kUpWeight;
   const std::byte nan{0x7F};
-  poke(kWeight, 64 * 3, std::span(&nan, 1));
+  poke(kUpWeight, 64 * 3, std::span(&nan, 1));
   EXPECT_EQ(error_of([&] { convert(at("hf"), out(), {}); }),
-            out() + ": /weights/" + kWeight + ": holds a value that is not finite");
+            out() + ": /weights/" + kUpWeight + ": holds a value that is not finite");
   EXPECT_EQ(error_of([&] { convert(at("hf"), out(), {.dequantize = true}); }),
             weights + ": row 3 is not finite after multiplication by the scale");
   exported(ExportFormat::fp8);
@@ -170,7 +169,7 @@ TEST_F(Fp8Folder, damaged_codes_and_scales_are_refused) {
                                   {HUGE_VALF, "inf"},
                                   {std::nanf(""), "nan"},
                                   {3e38F, "3e+38, and 224 times it is not finite in bf16"}}) {
-    poke(std::string(kWeight) + "_scale_inv", 4, std::as_bytes(std::span(&bad, 1)));
+    poke(std::string(kUpWeight) + "_scale_inv", 4, std::as_bytes(std::span(&bad, 1)));
     for (const bool values : {false, true})
       EXPECT_EQ(error_of([&] { convert(at("hf"), out(), {.dequantize = values}); }),
                 weights + "_scale_inv: scale at index 1 is " + text);

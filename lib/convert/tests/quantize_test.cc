@@ -15,6 +15,7 @@
 #include "fp8/model/checkpoint.h"
 #include "golden_models.h"
 #include "manifest_parts.h"
+#include "weights.h"
 
 namespace fp8::convert {
 namespace {
@@ -24,7 +25,6 @@ using test::error_of;
 using test::golden;
 using test::weight;
 
-constexpr const char* kUp = "model.layers.0.mlp.up_proj.weight";
 constexpr const char* kNorm = "model.norm.weight";
 
 // A tensor written by a test.
@@ -36,12 +36,6 @@ struct Stored {
 };
 // By full name.
 using Tensors = std::map<std::string, Stored>;
-
-std::vector<std::byte> bytes_of(const std::vector<float>& values) {
-  std::vector<std::byte> out(values.size() * sizeof(float));
-  std::memcpy(out.data(), values.data(), out.size());
-  return out;
-}
 
 json::Value small_config() {
   return json::object({{"model_type", "llama"},
@@ -58,7 +52,7 @@ Tensors small_model() {
   for (const model::Parameter& p : model::parameter_table(hf::parse_config(small_config(), "c"))) {
     std::vector<float> values(static_cast<std::size_t>(p.size()));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7) - 3;
-    out["weights/" + p.name] = {DType::f32, p.shape, bytes_of(values)};
+    out["weights/" + p.name] = {DType::f32, p.shape, bytes_of_floats(values)};
   }
   return out;
 }
@@ -136,7 +130,7 @@ TEST_F(Quantize, CastsFp8WeightsAndCopiesTheRest) {
     if (name.starts_with("scales/")) {
       // 3 becomes 448.
       EXPECT_EQ(t.shape, std::vector<std::int64_t>{1});
-      EXPECT_EQ(t.bytes, bytes_of({1.0F / (448.0F / 3.0F)})) << name;
+      EXPECT_EQ(t.bytes, bytes_of_floats({1.0F / (448.0F / 3.0F)})) << name;
     } else if (t.precision == "fp8") {
       EXPECT_EQ(t.dtype, DType::e4m3);
       EXPECT_EQ(t.shape, tensors[name].shape);
@@ -154,20 +148,20 @@ TEST_F(Quantize, EachRowHasItsOwnScale) {
   Tensors tensors = small_model();
   std::vector<float> up(32 * 16, 0.0F);
   for (std::size_t r = 0; r < 32; ++r) up[r * 16] = std::ldexp(1.75F, static_cast<int>(r) - 16);
-  tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
+  tensors[std::string("weights/") + kUpWeight].bytes = bytes_of_floats(up);
   write(model(), ckpt::FileKind::model, tensors);
   const QuantizeReport report =
       quantize(model(), out(), {.scaling = quant::Granularity::row, .format = DType::e5m2, .power_of_2 = true});
   Tensors q = read(out());
-  const Stored& scales = q[std::string("scales/") + kUp];
+  const Stored& scales = q[std::string("scales/") + kUpWeight];
   std::vector<float> wanted;  // 1.75 x 2^15 is the largest finite value of E5M2
   for (int r = 0; r < 32; ++r) wanted.push_back(std::ldexp(1.0F, r - 16 - 15));
   EXPECT_EQ(scales.shape, std::vector<std::int64_t>{32});
-  EXPECT_EQ(scales.bytes, bytes_of(wanted));
-  EXPECT_EQ(q[std::string("weights/") + kUp].bytes[16], std::byte{0x7B}) << "the largest E5M2 code";
+  EXPECT_EQ(scales.bytes, bytes_of_floats(wanted));
+  EXPECT_EQ(q[std::string("weights/") + kUpWeight].bytes[16], std::byte{0x7B}) << "the largest E5M2 code";
   for (const QuantizedTensor& t : report.tensors) {
     EXPECT_FALSE(t.sqnr_db.has_value()) << t.name << ": small integers are exact";
-    if (t.name != kUp) continue;
+    if (t.name != kUpWeight) continue;
     EXPECT_EQ(t.scale_min, wanted.front());
     EXPECT_EQ(t.scale_max, wanted.back());
   }
@@ -181,11 +175,11 @@ TEST_F(Quantize, ReportsLosses) {
   up[1] = 12;
   up[2] = 17;
   up[511] = 0x1p-11F;
-  tensors[std::string("weights/") + kUp].bytes = bytes_of(up);
+  tensors[std::string("weights/") + kUpWeight].bytes = bytes_of_floats(up);
   write(model(), ckpt::FileKind::model, tensors);
   const QuantizeReport report = quantize(model(), out(), {});
   const auto t = std::find_if(report.tensors.begin(), report.tensors.end(),
-                              [](const QuantizedTensor& each) { return each.name == kUp; });
+                              [](const QuantizedTensor& each) { return each.name == kUpWeight; });
   ASSERT_NE(t, report.tensors.end());
   EXPECT_EQ(t->scale_min, 1.0F);
   EXPECT_EQ(t->scale_max, 1.0F);
@@ -200,7 +194,7 @@ TEST_F(Quantize, FilteredWeightsAreCopied) {
   const QuantizeReport report = quantize(model(), out(), {.filters = {"*.mlp.*", "*.o_proj"}});
   EXPECT_EQ(report.tensors.size(), 3U);
   const ckpt::Checkpoint q = ckpt::Checkpoint::open(out());
-  const ckpt::TensorMeta& up = q.at(std::string("weights/") + kUp);
+  const ckpt::TensorMeta& up = q.at(std::string("weights/") + kUpWeight);
   EXPECT_EQ(up.dtype, DType::f32);
   EXPECT_EQ(up.precision, "bf16");
   EXPECT_EQ(up.reason, "filter *.mlp.*");
@@ -290,9 +284,9 @@ TEST_F(Quantize, ShardsOfATrainingRun) {
 TEST_F(Quantize, NamesANonFiniteWeight) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     Tensors tensors = small_model();
-    std::memcpy(tensors[std::string("weights/") + kUp].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
+    std::memcpy(tensors[std::string("weights/") + kUpWeight].bytes.data() + 4 * (3 * 16 + 5), &poison, 4);
     write(model(), ckpt::FileKind::model, tensors);
-    const std::string wanted = model() + ": /weights/" + kUp + ": holds a value that is not finite";
+    const std::string wanted = model() + ": /weights/" + kUpWeight + ": holds a value that is not finite";
     for (const quant::Granularity scaling : {quant::Granularity::tensor, quant::Granularity::row,
                                              quant::Granularity::block128x128, quant::Granularity::block1x32}) {
       EXPECT_EQ(error_of([&] { quantize(model(), out(), {.scaling = scaling}); }), wanted);
@@ -304,7 +298,7 @@ TEST_F(Quantize, NamesANonFiniteWeight) {
 
 TEST_F(Quantize, SaysWhichCodesAreInfinite) {
   Tensors tensors = small_model();
-  std::vector<std::byte>& up = tensors[std::string("weights/") + kUp].bytes;
+  std::vector<std::byte>& up = tensors[std::string("weights/") + kUpWeight].bytes;
   const auto report = [&](float first) {
     std::memcpy(up.data(), &first, sizeof first);
     write(model(), ckpt::FileKind::model, tensors);
@@ -313,9 +307,9 @@ TEST_F(Quantize, SaysWhichCodesAreInfinite) {
   for (const QuantizedTensor& t : report(0x1.84p127F).tensors) EXPECT_FALSE(t.infinite) << t.name;
   dequantize(out(), back(), {});
   std::filesystem::remove(back());
-  for (const QuantizedTensor& t : report(0x1.FEp127F).tensors) EXPECT_EQ(t.infinite, t.name == kUp) << t.name;
+  for (const QuantizedTensor& t : report(0x1.FEp127F).tensors) EXPECT_EQ(t.infinite, t.name == kUpWeight) << t.name;
   EXPECT_EQ(error_of([&] { dequantize(out(), back(), {}); }),
-            out() + ": /weights/" + kUp + ": row 0 is not finite after multiplication by the scale");
+            out() + ": /weights/" + kUpWeight + ": row 0 is not finite after multiplication by the scale");
 }
 
 TEST_F(Quantize, AFiniteWeightThatBf16CannotHoldIsNotWrittenAsInfinity) {
@@ -342,10 +336,10 @@ TEST_F(Quantize, RefusesInvalidSourcesAndOutputs) {
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {.format = DType::bf16}); }), "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { dequantize(out(), back(), {.dtype = DType::f16}); }), "dtype: weights are f32 or bf16");
   Tensors tensors = small_model();
-  tensors[std::string("weights/") + kUp].dtype = DType::i32;
+  tensors[std::string("weights/") + kUpWeight].dtype = DType::i32;
   write(model(), ckpt::FileKind::model, tensors);
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }),
-            model() + ": /weights/" + kUp + ": stored as int32, not as float32 or bfloat16");
+            model() + ": /weights/" + kUpWeight + ": stored as int32, not as float32 or bfloat16");
   tensors.erase(std::string("weights/") + kNorm);
   write(model(), ckpt::FileKind::model, tensors);
   EXPECT_EQ(error_of([&] { quantize(model(), back(), {}); }), model() + ": missing tensors: model.norm.weight");
@@ -367,7 +361,7 @@ TEST_F(Quantize, DryRunReportsTheSameAndWritesNothing) {
 }
 
 TEST_F(Quantize, CodesAndScalesThatDoNotMatch) {
-  const std::string codes = std::string("weights/") + kUp, scales = std::string("scales/") + kUp;
+  const std::string codes = std::string("weights/") + kUpWeight, scales = std::string("scales/") + kUpWeight;
   EXPECT_EQ(refusal([&](Tensors& t) { t.erase(scales); }), out() + ": /" + codes + ": FP8 codes without scales");
   const std::string shape = out() + ": /" + scales +
                             ": expected one float32 scale or one for each of the 32 rows of the codes, or for each "
@@ -393,7 +387,7 @@ TEST_F(Quantize, CodesAndScalesThatDoNotMatch) {
             }),
             out() + ": /" + scales + ": scale at index 2 is 3e+38, and 224 times it is not finite in bf16");
   EXPECT_EQ(refusal([&](Tensors& t) {
-              t[std::string("scales/") + kNorm] = {DType::f32, {1}, bytes_of({1})};
+              t[std::string("scales/") + kNorm] = {DType::f32, {1}, bytes_of_floats({1})};
             }),
             out() + ": /scales/model.norm.weight: scales without codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t = small_model(); }),

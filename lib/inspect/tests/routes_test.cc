@@ -14,7 +14,7 @@ namespace fp8::inspect {
 namespace {
 
 constexpr std::size_t kSize = 32;  // of every dimension
-constexpr std::int64_t kLength = 16;
+constexpr std::int64_t kSequenceLength = 16;
 
 hf::ModelConfig mixture() {
   return hf::parse_config(json::parse(R"({"model_type": "mixtral", "vocab_size": 32, "hidden_size": 32,
@@ -76,7 +76,8 @@ class Routes : public test::FolderTest {
   std::vector<json::Value> routes(const std::vector<std::string>& recipes, const std::string& reference,
                                   data::DocumentMode documents = data::DocumentMode::joined) {
     settings::InspectConfig c;
-    c.model = at("m.h5"), c.data = at("d.h5"), c.seq_length = kLength, c.batch_size = 4, c.documents = documents;
+    c.model = at("m.h5"), c.data = at("d.h5"), c.seq_length = kSequenceLength, c.batch_size = 4,
+    c.documents = documents;
     c.precision.precision = settings::Precision::fp8, c.precision.power_of_2 = false;
     c.recipes = recipes, c.routes = reference;
     std::vector<json::Value> found;

@@ -28,8 +28,8 @@ struct Coverage {
   double share() const { return static_cast<double>(inside) / static_cast<double>(all); }
 };
 
-// gaps()[i * kRuns + j] is the gap of run j less run i, as fp8-log computes it.
-std::vector<double> gaps() {
+// gaps_of_runs()[i * kRuns + j] is the gap of run j less run i, as fp8-log computes it.
+std::vector<double> gaps_of_runs() {
   std::vector<Log> runs;
   for (std::size_t seed = 1; seed <= kSeeds; ++seed) {
     for (const char* ranks : {"1", "2", "4"}) {
@@ -47,7 +47,7 @@ std::vector<double> gaps() {
 // Three pairs of different seeds, each of two runs that differ only in their number of ranks: as --compare compares
 // them.
 TEST(Noise, CoverageOfPairsOfOneSeed) {
-  const std::vector<double> gap = gaps();
+  const std::vector<double> gap = gaps_of_runs();
   const auto of = [&](std::size_t seed, std::size_t way) {
     constexpr std::array<std::array<std::size_t, 2>, 6> kWays = {{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}};
     return gap[(seed * kVariants + kWays.at(way)[0]) * kRuns + seed * kVariants + kWays.at(way)[1]];
@@ -67,7 +67,7 @@ TEST(Noise, CoverageOfPairsOfOneSeed) {
 
 // Three pairs of any six runs. The interval of -gap is that of gap mirrored, so one order of the first pair suffices.
 TEST(Noise, CoverageOfAllPairs) {
-  const std::vector<double> gap = gaps();
+  const std::vector<double> gap = gaps_of_runs();
   struct Pair {
     std::size_t i, j;
     bool apart(const Pair& o) const { return i != o.i && i != o.j && j != o.i && j != o.j; }
