@@ -53,22 +53,22 @@ Distance first_step(const std::string& model_name, const quant::Recipe& recipe, 
   return d;
 }
 
-const std::vector<std::string> kModels{"llama3", "qwen3"};
+const std::vector<std::string> kDenseModels{"llama3", "qwen3"};
 
 // Bounds of the first step. In two cases of qwen3 a code of a gradient (tensorwise: of layer 1's gate) is on a rounding
 // tie that depends on the last bit of a float32, and rounds differently here. This changes the gradients of the layers
 // below, not the loss.
-struct Bounds {
+struct FirstStepBounds {
   double loss = 1e-5, grad_norm = 5e-5, gradient = 1e-3;
 };
-Bounds bounds_of(const std::string& model, std::string_view recipe) {
+FirstStepBounds bounds_of(const std::string& model, std::string_view recipe) {
   if (model == "qwen3" && (recipe == "tensorwise" || recipe == "current")) return {1e-5, 5e-4, 2e-2};
   if (model == "qwen3" && recipe == "rowwise") return {1e-5, 5e-5, 3e-3};
   return {};
 }
 
 // Twice the change of the reference when norm weights change by 1e-7, as its README says.
-Bounds bounds_of_spread(const std::string& model, const std::string& reference) {
+FirstStepBounds bounds_of_spread(const std::string& model, const std::string& reference) {
   const std::string path = "tests/golden/fp8-f32/spread.json";
   const json::Value all = json::parse(test::read_file(path), path);
   const json::Object& spread = all.as_object().at(model + "-" + reference).as_object();
@@ -79,12 +79,13 @@ Bounds bounds_of_spread(const std::string& model, const std::string& reference) 
 TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
   const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
-  for (const std::string& model : kModels)
+  for (const std::string& model : kDenseModels)
     for (const quant::Recipe& recipe : quant::recipes()) {
       const Distance d = first_step(model, recipe, std::string(recipe.name), first);
       const bool tight =
           recipe.scale_rule == quant::ScaleRule::torchao || recipe.scale_rule == quant::ScaleRule::current;
-      const Bounds bounds = tight ? bounds_of(model, recipe.name) : bounds_of_spread(model, std::string(recipe.name));
+      const FirstStepBounds bounds =
+          tight ? bounds_of(model, recipe.name) : bounds_of_spread(model, std::string(recipe.name));
       EXPECT_LE(d.loss, bounds.loss) << model << " " << recipe.name;
       EXPECT_LE(d.grad_norm, bounds.grad_norm) << model << " " << recipe.name;
       EXPECT_LE(d.gradient, bounds.gradient) << model << " " << recipe.name;
@@ -96,7 +97,7 @@ TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
 TEST(Fp8InFloats, FileOfGradientsMatchesForEveryRecipe) {
   const std::string path = "tests/golden/fp8-f32/spread-tensors.json";
   const json::Value spreads = json::parse(test::read_file(path), path);
-  for (const std::string& model : kModels) {
+  for (const std::string& model : kDenseModels) {
     const TrainingFolder at(model);
     for (const quant::Recipe& recipe : quant::recipes()) {
       const std::string name = model + "-" + std::string(recipe.name);
@@ -147,7 +148,7 @@ TEST(Fp8InFloats, FirstStepMatchesWithOneCopyOfAWeight) {
   for (const std::string model : {"llama3", "qwen3", "wide"}) {
     const TrainingFolder at(model);
     FirstBatch first(at.path("data.h5"));
-    const Bounds bounds = bounds_of_spread(model, "rowwise_single_copy");
+    const FirstStepBounds bounds = bounds_of_spread(model, "rowwise_single_copy");
     const Distance d = first_step(model, recipe, "rowwise_single_copy", first);
     EXPECT_LE(d.loss, bounds.loss) << model;
     EXPECT_LE(d.grad_norm, bounds.grad_norm) << model;
@@ -159,7 +160,7 @@ TEST(Fp8InFloats, FirstStepMatchesWithBackwardAloneInFp8) {
   for (const std::string model : {"llama3", "qwen3", "wide"}) {
     const TrainingFolder at(model);
     FirstBatch first(at.path("data.h5"));
-    const Bounds bounds = bounds_of_spread(model, "tensorwise_backward");
+    const FirstStepBounds bounds = bounds_of_spread(model, "tensorwise_backward");
     const Distance d = first_step(model, quant::find_recipe("tensorwise"), "tensorwise_backward", first,
                                   gemm::Accumulation::f32, {false, true, true});
     EXPECT_LE(d.loss, bounds.loss) << model;
@@ -205,8 +206,8 @@ TEST(Fp8InFloats, FirstStepMatchesWithTheSumsOfAnH100) {
   const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
   const quant::Recipe& recipe = quant::find_recipe("tensorwise");
-  for (const auto& [model, bounds] : {std::pair<std::string, Bounds>{"llama3", {1.1e-3, 2.8e-3, 5e-2}},
-                                      std::pair<std::string, Bounds>{"qwen3", {8.4e-4, 6.8e-3, 5e-2}}}) {
+  for (const auto& [model, bounds] : {std::pair<std::string, FirstStepBounds>{"llama3", {1.1e-3, 2.8e-3, 5e-2}},
+                                      std::pair<std::string, FirstStepBounds>{"qwen3", {8.4e-4, 6.8e-3, 5e-2}}}) {
     const Distance d = first_step(model, recipe, "tensorwise_hopper", first, gemm::Accumulation::hopper);
     EXPECT_LE(d.loss, bounds.loss) << model;
     EXPECT_LE(d.grad_norm, bounds.grad_norm) << model;
@@ -222,7 +223,7 @@ TEST(Fp8InFloats, FirstStepMatchesWhereChannelsDiffer) {
   FirstBatch first(at.path("data.h5"));
   for (const quant::Recipe& recipe : quant::recipes()) {
     const Distance d = first_step("wide", recipe, std::string(recipe.name), first);
-    const Bounds bounds = bounds_of_spread("wide", std::string(recipe.name));
+    const FirstStepBounds bounds = bounds_of_spread("wide", std::string(recipe.name));
     EXPECT_LE(d.loss, bounds.loss) << recipe.name;
     EXPECT_LE(d.grad_norm, bounds.grad_norm) << recipe.name;
     EXPECT_LE(d.gradient, bounds.gradient) << recipe.name;
