@@ -92,6 +92,17 @@ printf 'about := cli\ndeps  := json\npkgs  := nlohmann\n' >tree/lib/cli/crate.mk
 finds includes '^lib/json/crate.mk:1: package nlohmann belongs to lib/cli/crate.mk' 'a package listed by two crates'
 printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
 
+clean names
+printf 'namespace fp8 {\nnamespace {\nint size_of(int n) { return n; }\n}  // namespace\n}\n' >tree/lib/cli/src/a.cc
+sed 's/(int n)/(long n)/' tree/lib/cli/src/a.cc >tree/lib/cli/src/b.cc
+finds names '^lib/cli/src/b.cc:3: size_of is also in lib/cli/src/a.cc' 'a name of another source with other parameters'
+printf 'about := cli\ndeps  := json\nalone := src/b\n' >tree/lib/cli/crate.mk
+clean names
+printf 'namespace fp8 {\ninline int size_of(char c) { return c; }\n}\n' >tree/lib/cli/src/a.h
+finds names '^lib/cli/src/a.cc:3: size_of is also in lib/cli/src/a.h' 'a name of a header'
+rm tree/lib/cli/src/[ab].*
+printf 'about := cli\ndeps  := json\n' >tree/lib/cli/crate.mk
+
 clean docs
 header=tree/lib/base/include/fp8/base/bad.h
 undocumented() { # TEXT KIND NAME

@@ -12,7 +12,7 @@ namespace {
 
 using golden::same;
 
-void check(const std::string& chip, gemm::Accumulation accumulation) {
+void check_sums(const std::string& chip, gemm::Accumulation accumulation) {
   const test::TemporaryFolder folder;
   const std::string expected = "tests/golden/accumulate/" + chip + ".h5", out = folder.path() + "/sums.h5";
   probe::write_gemms(expected, out, false, accumulation);
@@ -28,8 +28,8 @@ void check(const std::string& chip, gemm::Accumulation accumulation) {
   EXPECT_EQ(compared, 2u * 8 * 4 * 2 * 7 * 19);  // formats, kinds, K, fast and slow, M, N
 }
 
-TEST(GoldenAccumulate, MatchesAnH100) { check("hopper", gemm::Accumulation::hopper); }
-TEST(GoldenAccumulate, MatchesAnRtx4060) { check("ada", gemm::Accumulation::ada); }
+TEST(GoldenAccumulate, MatchesAnH100) { check_sums("hopper", gemm::Accumulation::hopper); }
+TEST(GoldenAccumulate, MatchesAnRtx4060) { check_sums("ada", gemm::Accumulation::ada); }
 
 TEST(GoldenAccumulate, ChipsDiffer) {
   const test::TemporaryFolder folder;

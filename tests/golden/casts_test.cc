@@ -372,13 +372,13 @@ struct Layer {
   gemm::Engine engine;
 };
 
-std::vector<double> values(const View& v) {
+std::vector<double> doubles_of(const View& v) {
   std::vector<float> floats(static_cast<std::size_t>(v.size()));
   dtype::to_floats(v.dtype, v.data, floats);
   return {floats.begin(), floats.end()};
 }
 
-std::vector<double> values(const h5::Reader& file, const std::string& name) {
+std::vector<double> doubles_of(const h5::Reader& file, const std::string& name) {
   const h5::Entry& entry = file.at(name);
   if (entry.dtype == DType::f64) return file.read_as<double>(name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(entry.bytes));
@@ -388,7 +388,7 @@ std::vector<double> values(const h5::Reader& file, const std::string& name) {
   return {floats.begin(), floats.end()};
 }
 
-double norm(const std::vector<double>& v) {
+double norm_of(const std::vector<double>& v) {
   double sum = 0;
   for (const double e : v) sum += e * e;
   return std::sqrt(sum);
@@ -409,7 +409,7 @@ std::vector<double> difference(std::vector<double> a, const std::vector<double>&
 double bf16_spacing(double v) { return v == 0 ? 0x1p-133 : std::ldexp(1.0, std::max(std::ilogb(v), -126) - 7); }
 
 double sqnr_db(const std::vector<double>& exact, const std::vector<double>& value) {
-  return 20 * std::log10(norm(exact) / norm(difference(exact, value)));
+  return 20 * std::log10(norm_of(exact) / norm_of(difference(exact, value)));
 }
 
 using Results = std::vector<std::pair<std::string, const Tensor*>>;
@@ -451,12 +451,12 @@ TEST(Linear, RecipesMatchInF32) {
       layer.run(&recipe);
       EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, recipe.fp8_gemms());
       for (const auto& [result, tensor] : results(layer)) {
-        const auto value = values(tensor->view()), expected = values(file, folder + result);
+        const auto value = doubles_of(tensor->view()), expected = doubles_of(file, folder + result);
         const auto error = difference(value, expected);
-        EXPECT_LE(norm(error), 1e-6 * norm(expected)) << folder << result;
+        EXPECT_LE(norm_of(error), 1e-6 * norm_of(expected)) << folder << result;
         EXPECT_LE(largest(error), 1e-6 * largest(expected)) << folder << result;
         const auto stated = std::get<double>(file.at(folder + result).attributes.at("sqnr_db"));
-        EXPECT_NEAR(sqnr_db(values(file, name + "/float64/" + result), value), stated, 0.1) << folder << result;
+        EXPECT_NEAR(sqnr_db(doubles_of(file, name + "/float64/" + result), value), stated, 0.1) << folder << result;
       }
     }
 }
@@ -469,7 +469,7 @@ TEST(Linear, RecipesMatchInBf16) {
       layer.run(&recipe);
       for (const auto& [result, tensor] : results(layer)) {
         const std::string stored = name + "/" + group_of(recipe) + "/" + result;
-        const auto value = values(tensor->view()), expected = values(file, stored);
+        const auto value = doubles_of(tensor->view()), expected = doubles_of(file, stored);
         // One bf16 ulp, plus the difference of the float32 sums where terms cancel.
         const double slack = 1e-6 * largest(expected);
         for (std::size_t i = 0; i < value.size(); ++i)
@@ -485,15 +485,16 @@ TEST(Linear, HighPrecisionMatches) {
     bf16.run(nullptr);
     f32.run(nullptr);
     for (const auto& [result, tensor] : results(bf16)) {
-      const auto value = values(tensor->view()), expected = values(file, name + "/bf16/" + result);
+      const auto value = doubles_of(tensor->view()), expected = doubles_of(file, name + "/bf16/" + result);
       const double slack = 1e-6 * largest(expected);
       for (std::size_t i = 0; i < value.size(); ++i)
         ASSERT_NEAR(value[i], expected.at(i), 0x1p-7 * std::fabs(expected[i]) + slack)
             << name << " " << result << " " << i;
     }
     for (const auto& [result, tensor] : results(f32)) {
-      const auto expected = values(file, name + "/float64/" + result);
-      EXPECT_LE(norm(difference(values(tensor->view()), expected)), 1e-6 * norm(expected)) << name << " " << result;
+      const auto expected = doubles_of(file, name + "/float64/" + result);
+      EXPECT_LE(norm_of(difference(doubles_of(tensor->view()), expected)), 1e-6 * norm_of(expected))
+          << name << " " << result;
     }
   }
 }

@@ -91,7 +91,7 @@ struct Samples {
   }
 };
 
-double largest_difference(const std::vector<Values>& a, const std::vector<Values>& b) {
+double largest_of_documents(const std::vector<Values>& a, const std::vector<Values>& b) {
   double largest = 0;
   for (std::size_t i = 0; i < b.size(); ++i) largest = std::fmax(largest, golden::largest_difference(a.at(i), b[i]));
   return largest;
@@ -107,14 +107,14 @@ TEST(Packed, LossesOfTokensAreThoseOfDocumentsAlone) {
     SCOPED_TRACE(packed ? "packed" : "one each");
     Samples samples(reference, packed, true);
     const Values losses = model.forward_backward(samples.batch(), 1);
-    EXPECT_LE(largest_difference(samples.by_document(losses, reference), reference.token_loss), 1e-5);
+    EXPECT_LE(largest_of_documents(samples.by_document(losses, reference), reference.token_loss), 1e-5);
     double every = 0, count = 0;
     for (const Values& v : reference.token_loss) every += sum_of(v), count += static_cast<double>(v.size());
     EXPECT_NEAR(sum_of(losses), every, 1e-6 * count) << "nothing else has a loss";
   }
   Samples packed(reference, true, true);
   const Values joined = model.forward_backward(packed.batch(false), 1);
-  EXPECT_GT(largest_difference(packed.by_document(joined, reference), reference.token_loss), 1) << "across documents";
+  EXPECT_GT(largest_of_documents(packed.by_document(joined, reference), reference.token_loss), 1) << "across documents";
 }
 
 TEST(Packed, LossAndGradientsAreThoseOfDocumentsAlone) {
@@ -146,8 +146,8 @@ TEST(Packed, Fp8WithScalesPerTokenIsThatOfDocumentsAlone) {
     Model other(model_folder("llama3"), DType::f32, &quant::find_recipe(name));
     const auto a = packed.by_document(one.forward_backward(packed.batch(), 0.01), reference);
     const auto b = alone.by_document(other.forward_backward(alone.batch(), 0.01), reference);
-    EXPECT_LE(largest_difference(a, b), 1e-5);
-    EXPECT_GT(largest_difference(a, reference.token_loss), 2e-2) << "FP8 ran";
+    EXPECT_LE(largest_of_documents(a, b), 1e-5);
+    EXPECT_GT(largest_of_documents(a, reference.token_loss), 2e-2) << "FP8 ran";
     if (std::string_view(name) != "rowwise_with_gw_hp") continue;
     for (std::size_t i = 0; i < one.store().shards().size(); ++i) {
       const shard::ParameterShard& own = one.store().shards()[i];

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reports names that two sources of a folder give in anonymous namespaces. Usage: names.py ROOT.
+"""Reports names that a source gives in an anonymous namespace and another source gives there too, or a header of the folder. Usage: names.py ROOT.
 Sources of a folder are compiled together (UNITY in the Makefile), where equal names are one name: the compiler refuses two definitions, but two
-functions with different parameters become overloads, and a call can mean the function of another source. Sources that are compiled alone are
-skipped, and aliases that are the same in both sources are allowed."""
+functions with different parameters become overloads, and the name of one source hides that of an outer namespace from the others: a call can mean the
+function of another source. Sources that are compiled alone are skipped, and aliases that are the same in both sources are allowed."""
 
 import re
 import sys
@@ -19,10 +19,11 @@ FUNCTION_OR_VALUE = re.compile(r"\w[\w:<>,*& ]*[\w>*&] ?\b(\w+)(?:\[[^\]]*\])?\s
 
 
 def given(path: Path) -> list[tuple[str, int, str]]:
-    """Each name that begins a line in an anonymous namespace, with its line number and, of an alias, its text."""
-    found, inside = [], False
+    """Each name that begins a line in an anonymous namespace, or anywhere in a header, with its line number and, of an alias, its text."""
+    found, header = [], path.suffix != ".cc"
+    inside = header
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        inside = (inside or bool(BEGIN.match(line))) and not END.match(line)
+        inside = header or (inside or bool(BEGIN.match(line))) and not END.match(line)
         line = re.sub(r"\[\[.*?\]\] ?", "", line)
         if line.startswith("using namespace ") or (not inside and not line.startswith("static ")):
             continue
@@ -45,8 +46,11 @@ def alone(folder: Path) -> re.Pattern:
 
 
 def findings(root: Path) -> list[str]:
-    """A message for each name of one source that an earlier source of its folder gives too."""
+    """A message for each name of one source that a header or an earlier source of its folder gives too."""
     seen, messages = defaultdict(dict), []
+    for path in [Path(name) for name in listed(root) if name.endswith((".h", ".cuh"))]:
+        for name, _, text in given(root / path):
+            seen[path.parent].setdefault(name, (path, text))
     for path in [Path(name) for name in listed(root) if name.endswith(".cc")]:
         match = re.match(r"((?:lib|tools|tests)/[\w-]+)/(?:(src|tests)/)?[^/]*$", str(path))
         if not match or not (root / match.group(1) / "crate.mk").exists():

@@ -321,7 +321,7 @@ void draw_tensors(const cli::Arguments& arguments, const log::TensorRun& run) {
 }
 
 // The statistics of one run: tables, records, CSV or a plot.
-int tensors(const cli::Arguments& arguments) {
+int show_tensors(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 1) throw Error("--tensors: needs one run, found " + std::to_string(paths.size()));
   const bool force = arguments.flag("force");
@@ -351,7 +351,7 @@ int tensors(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
-int follow(const cli::Arguments& arguments) {
+int follow_run(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 1) throw Error("--follow: needs one run, found " + std::to_string(paths.size()));
   const double usual = ::isatty(STDOUT_FILENO) == 1 ? 1 : 10;
@@ -361,8 +361,8 @@ int follow(const cli::Arguments& arguments) {
 
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
-  if (arguments.flag("tensors")) return tensors(arguments);
-  if (arguments.flag("follow")) return follow(arguments);
+  if (arguments.flag("tensors")) return show_tensors(arguments);
+  if (arguments.flag("follow")) return follow_run(arguments);
   if (arguments.has("plot")) {
     const int status = arguments.has("gate") ? report::compare(arguments) : static_cast<int>(Exit::done);
     draw(arguments);

@@ -16,7 +16,7 @@ namespace {
 
 using device::DeviceType;
 
-std::string name_of(DeviceType device) { return device == DeviceType::host ? "the host" : "the GPU"; }
+std::string place_name(DeviceType device) { return device == DeviceType::host ? "the host" : "the GPU"; }
 
 // Scales for blocks on the host; device_plan.cc checks those on a device. `outer` is the dimension not contracted.
 void check_host_blocks(const std::string& n, const Operand& o, std::int64_t outer) {
@@ -34,7 +34,7 @@ void check_scales(const std::string& n, const Operand& o, DeviceType device, std
   const View& s = o.inverse_scale;
   const bool blocks = o.blocks != ScaleBlocks::none;
   if (blocks && device == DeviceType::cuda && !is_codes(o)) refuse(n + ": block scales need FP8 codes on a GPU");
-  if (!s.empty() && s.device != device) refuse(n + "'s inverse scales are not on " + name_of(device));
+  if (!s.empty() && s.device != device) refuse(n + "'s inverse scales are not on " + place_name(device));
   if (blocks && device == DeviceType::host) check_host_blocks(n, o, scales);
   if (blocks || s.empty()) return;
   if (s.dtype != DType::f32 || !s.contiguous()) refuse(n + "'s inverse scales must be contiguous float32");
@@ -48,10 +48,10 @@ void check_operand(const char* name, const Operand& o, DeviceType device, std::i
   const View& v = o.matrix;
   const std::string n = name;
   if (v.rank != 2) refuse(n + " has " + std::to_string(v.rank) + " dimensions, not 2");
-  if (v.device != device) refuse(n + " is not on " + name_of(device));
+  if (v.device != device) refuse(n + " is not on " + place_name(device));
   const bool codes = is_codes(o) && device == DeviceType::cuda;
   if (!codes && v.dtype != DType::f32 && v.dtype != DType::bf16) {
-    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + name_of(device) +
+    refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + place_name(device) +
            " supports float32 and bfloat16" + (device == DeviceType::cuda ? " and FP8 codes" : ""));
   }
   const bool fits = is_fp8(o.format) || o.format == v.dtype;  // FP8 values may be stored as bf16, or scaled as f32
@@ -65,7 +65,7 @@ void check_operand(const char* name, const Operand& o, DeviceType device, std::i
 
 void check_bias(const View& bias, const View& c, DeviceType device) {
   if (bias.empty()) return;
-  if (bias.device != device) refuse("bias is not on " + name_of(device));
+  if (bias.device != device) refuse("bias is not on " + place_name(device));
   if (bias.rank != 1 || bias.shape[0] != c.shape[1] || !bias.contiguous() ||
       (bias.dtype != DType::f32 && bias.dtype != DType::bf16)) {
     refuse("bias must be " + std::to_string(c.shape[1]) + " contiguous float32 or bfloat16");
@@ -74,7 +74,7 @@ void check_bias(const View& bias, const View& c, DeviceType device) {
 
 void check_result(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options, DeviceType device) {
   if (c.rank != 2) refuse("C has " + std::to_string(c.rank) + " dimensions, not 2");
-  if (c.device != device) refuse("C is not on " + name_of(device));
+  if (c.device != device) refuse("C is not on " + place_name(device));
   if (a.matrix.shape[1] != b.matrix.shape[0] || c.shape[0] != a.matrix.shape[0] || c.shape[1] != b.matrix.shape[1]) {
     refuse("A " + shape_of(a.matrix) + " times B " + shape_of(b.matrix) + " does not give C " + shape_of(c));
   }
@@ -110,7 +110,7 @@ device::Work work_of(GemmRole role) {
   return kWorks[static_cast<std::size_t>(role)];
 }
 
-std::string_view name_of(OperandKind kind) {
+std::string_view matmul_name(OperandKind kind) {
   constexpr std::array<std::string_view, 3> kNames{"f32 matmul", "bf16 matmul", "fp8 matmul"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -166,7 +166,7 @@ void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, c
 
 // Whether all products were computed by one call of the device's library.
 bool Engine::Impl::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
-  Recorded recorded{work_of(options.role), name_of(kind_of(products[0].a.format, products[0].b.format))};
+  Recorded recorded{work_of(options.role), matmul_name(kind_of(products[0].a.format, products[0].b.format))};
   std::int64_t k = 0;
   for (const Product& p : products) {
     check_call(p.a, p.b, p.c, with_bias(options, p), ctx.device);
@@ -189,7 +189,7 @@ void Engine::Impl::count(const Product& p, GemmRole role) {
 
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options) {
-  const device::Timer timer(ctx, work_of(options.role), name_of(kind_of(a.format, b.format)),
+  const device::Timer timer(ctx, work_of(options.role), matmul_name(kind_of(a.format, b.format)),
                             bytes_of(a, b, c, options), flops_of(a, c), {c.shape[0], c.shape[1], a.matrix.shape[1]});
   impl_->run(ctx, a, b, c, options);
   if (!ctx.dry) impl_->count({a, b, c}, options.role);

@@ -106,7 +106,7 @@ bool same(float x, float y) {
   return std::isnan(x) ? std::isnan(y) : std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
 }
 
-Tensor product(const TensorCoreKernels& kernels, const Operand& a, const Operand& b, const Case& c) {
+Tensor kernel_product(const TensorCoreKernels& kernels, const Operand& a, const Operand& b, const Case& c) {
   Tensor out(DType::f32, {a.matrix.shape[0], b.matrix.shape[1]});
   MatmulOptions options;
   options.fast_accumulation = c.fast;
@@ -126,7 +126,7 @@ void check(const Matrix& a, const Matrix& b, const Case& c, const std::string& w
   for (std::int64_t i = 0; i < m * n; ++i)
     want.push_back(rule(line(a.view, i / n, true), line(b.view, i % n, false), c));
   for (const Path& path : paths()) {
-    const Tensor out = product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
+    const Tensor out = kernel_product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
     for (std::int64_t i = 0; i < m * n; ++i)
       ASSERT_TRUE(same(out.as<float>()[i], want[static_cast<std::size_t>(i)]))
           << path.name << ", " << what << (c.fast ? ", fast" : ", slow") << ", element " << i << ": "
@@ -213,9 +213,9 @@ TEST(TensorCore, TilesAndThreadsDoNotChangeBits) {
   for (const Path& path : paths()) {
     if (path.name == "scalar") continue;
     omp_set_num_threads(1);
-    const Tensor one = product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
+    const Tensor one = kernel_product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
     omp_set_num_threads(3);
-    const Tensor three = product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
+    const Tensor three = kernel_product(*path.kernels, {a.view, c.format_a, {}}, {b.view, c.format_b, {}}, c);
     omp_set_num_threads(threads);
     for (std::int64_t i = 0; i < 1100 * 1060; ++i) ASSERT_EQ(one.as<float>()[i], three.as<float>()[i]) << path.name;
     for (const std::int64_t i : {0, 1023, 1024, 1099})
@@ -280,8 +280,8 @@ TEST(TensorCore, ChainsOfBlocksAreScaled) {
         };
         for (const Path& path : paths()) {
           const Tensor out =
-              product(*path.kernels, {a.view, c.format_a, scales_a, blocks_a}, {b.view, c.format_b, scales_b, blocks_b},
-                      {c.format_a, c.format_b, accumulation, false});
+              kernel_product(*path.kernels, {a.view, c.format_a, scales_a, blocks_a},
+                             {b.view, c.format_b, scales_b, blocks_b}, {c.format_a, c.format_b, accumulation, false});
           for (std::int64_t i = 0; i < m * n; i += 17) {
             const std::vector<float> row = line(a.view, i / n, true), column = line(b.view, i % n, false);
             float want = 0;

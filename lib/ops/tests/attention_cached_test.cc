@@ -36,7 +36,7 @@ View positions(View v, std::int64_t begin, std::int64_t end) {
 }
 
 // Queries in calls of `each` positions, with the keys so far.
-void attend(const Context& ctx, const Sizes& s, CachedCall& c, std::int64_t each) {
+void attend_in_parts(const Context& ctx, const Sizes& s, CachedCall& c, std::int64_t each) {
   for (std::int64_t at = 0; at < s.positions; at += each) {
     const std::int64_t end = std::min(s.positions, at + each);
     attention_cached(ctx, positions(c.tq.view(), at, end), positions(c.tk.view(), 0, end),
@@ -49,7 +49,7 @@ TEST(CachedAttention, AgreesWithWholeTexts) {
   for (const Sizes& s : kCachedSizes) {
     for (const DType type : {DType::f32, DType::bf16}) {
       CachedCall c(s, type);
-      attend(host, s, c, 1);
+      attend_in_parts(host, s, c, 1);
       Naive want(s, read(c.tq.view()), read(c.tk.view()), read(c.tv.view()), nullptr, {}, type);
       expect_within(read(c.out.view()), want.out, want.bounds.out, "out");
     }
@@ -63,12 +63,12 @@ TEST(CachedAttention, DivisionAndThreadsDoNotChangeBits) {
     for (const DType type : {DType::f32, DType::bf16}) {
       CachedCall one(s, type);
       omp_set_num_threads(1);
-      attend(host, s, one, s.positions);
+      attend_in_parts(host, s, one, s.positions);
       for (const int threads : {1, 3}) {
         omp_set_num_threads(threads);
         for (const std::int64_t each : {1, 7}) {
           CachedCall other(s, type);
-          attend(host, s, other, each);
+          attend_in_parts(host, s, other, each);
           EXPECT_EQ(read(other.out.view()), read(one.out.view())) << each << " positions, " << threads << " threads";
         }
       }

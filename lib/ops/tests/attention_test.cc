@@ -10,8 +10,8 @@
 namespace fp8::ops {
 namespace {
 
-const Sizes kSizes[] = {{1, 1, 1, 1, 2},   {2, 65, 4, 2, 16},   {1, 130, 3, 1, 10},
-                        {1, 64, 2, 2, 96}, {1, 150, 2, 1, 128}, {1, 70, 6, 3, 64}};
+const Sizes kNaiveSizes[] = {{1, 1, 1, 1, 2},   {2, 65, 4, 2, 16},   {1, 130, 3, 1, 10},
+                             {1, 64, 2, 2, 96}, {1, 150, 2, 1, 128}, {1, 70, 6, 3, 64}};
 
 // Tensors of one call after forward and backward.
 struct Call {
@@ -48,7 +48,7 @@ Values starts(const Sizes& s, std::int64_t length) {
   return start;
 }
 
-void expect_close(const Call& run, const Naive& want, DType type) {
+void expect_near_naive(const Call& run, const Naive& want, DType type) {
   expect_within(read(run.lse.view()), want.lse, want.bounds.lse, "lse");
   expect_within(read(run.out.view()), want.out, want.bounds.out, "out");
   expect_within(read(run.dv.view()), want.dv, want.bounds.dv, "dv");
@@ -96,11 +96,11 @@ TEST(Attention, GradientsAgreeWithCentralDifferences) {
 
 TEST(Attention, AgreesWithF64OnManyShapes) {
   Host host;
-  for (const Sizes& s : kSizes) {
+  for (const Sizes& s : kNaiveSizes) {
     for (const DType type : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(std::to_string(s.positions) + " positions, " + std::to_string(s.dim) + " elements a head");
       const Call run(host, s, type, 6);
-      expect_close(run, Naive(s, run.q, run.k, run.v, &run.dout, {}, type), type);
+      expect_near_naive(run, Naive(s, run.q, run.k, run.v, &run.dout, {}, type), type);
     }
   }
 }
@@ -114,7 +114,7 @@ TEST(Attention, SeparatesDocuments) {
     for (const DType type : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(std::to_string(length) + " positions a document");
       const Call run(host, s, type, 7, {tstart.view()});
-      expect_close(run, Naive(s, run.q, run.k, run.v, &run.dout, start, type), type);
+      expect_near_naive(run, Naive(s, run.q, run.k, run.v, &run.dout, start, type), type);
     }
   }
 }
@@ -196,7 +196,7 @@ Values by_tasks(const Sizes& s, DType type, Isa isa) {
 }
 
 TEST(Attention, InstructionSetsChangeNoBitWithoutPairs) {
-  for (const Sizes& s : kSizes)
+  for (const Sizes& s : kNaiveSizes)
     for (const Isa isa : test::isas()) {
       EXPECT_EQ(by_tasks(s, DType::f32, isa), by_tasks(s, DType::f32, Isa::baseline)) << name_of(isa);
       if (isa == Isa::avx512_bf16) continue;

@@ -279,7 +279,7 @@ void for_each_case(const std::function<void(const RouteProblem&, const Routed&, 
 }
 
 // Relative error of one rounding of f32 results, which are sums of some products.
-double rounding(DType type) { return type == DType::bf16 ? 0x1p-8 : 3e-7; }
+double one_rounding(DType type) { return type == DType::bf16 ? 0x1p-8 : 3e-7; }
 
 TEST(RowsOfExperts, AreThoseOfTheirTokens) {
   for_each_case([](const RouteProblem& p, const Routed& routed, DType type, std::int64_t c) {
@@ -322,8 +322,8 @@ TEST(RowsOfExperts, AreAddedToTheirTokens) {
         products += term(routed, rows, c, i / c, j, i % c, true);
         sum += term(routed, rows, c, i / c, j, i % c, false);
       }
-      ASSERT_NEAR(with_weights[at], products, rounding(type) * std::abs(products) + 1e-6);
-      ASSERT_NEAR(plain[at], sum + addend[at], rounding(type) * std::abs(sum + addend[at]) + 2e-6);
+      ASSERT_NEAR(with_weights[at], products, one_rounding(type) * std::abs(products) + 1e-6);
+      ASSERT_NEAR(plain[at], sum + addend[at], one_rounding(type) * std::abs(sum + addend[at]) + 2e-6);
     }
   });
 }
@@ -348,7 +348,7 @@ TEST(RowsOfExperts, GradientsEqualThoseOfTheReference) {
       ASSERT_NEAR(dw[static_cast<std::size_t>(at)], dot, 1e-5);
       ASSERT_TRUE(row >= 0 || dw[static_cast<std::size_t>(at)] == 0);
     }
-    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(dy[i], want[i], rounding(type) * std::abs(want[i]));
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(dy[i], want[i], one_rounding(type) * std::abs(want[i]));
   });
 }
 

@@ -51,7 +51,8 @@ Loss loss_of_whole(const View& logits, const View& targets, float scale) {
   return {read(losses.view()), read(x.view())};
 }
 
-Loss loss_of_parts(const View& logits, const View& targets, const Bounds& bounds, float scale, bool backward = true) {
+Loss host_loss_of_parts(const View& logits, const View& targets, const Bounds& bounds, float scale,
+                        bool backward = true) {
   const Tensor x = copy_of(logits), losses = make(DType::f32, {logits.shape[0]}, Values(1000, 7.0));
   HostDevice device;
   cases::loss_of_parts(device, x.view(), targets, bounds, scale, backward, losses.view());
@@ -61,7 +62,7 @@ Loss loss_of_parts(const View& logits, const View& targets, const Bounds& bounds
 // A bf16 gradient may be rounded to the next value.
 void expect_whole(const View& logits, const View& targets, const Bounds& bounds, const std::string& what) {
   const float scale = 0.125f;
-  const Loss got = loss_of_parts(logits, targets, bounds, scale), want = loss_of_whole(logits, targets, scale);
+  const Loss got = host_loss_of_parts(logits, targets, bounds, scale), want = loss_of_whole(logits, targets, scale);
   cases::expect_close(got.losses, want.losses, 1e-6, what + ", losses");
   cases::expect_close(got.gradient, want.gradient, logits.dtype == DType::f32 ? 1e-6 : 0x1p-8, what + ", gradient");
 }
@@ -76,9 +77,9 @@ TEST(VocabularyParts, HaveTheLossesAndGradientsOfTheWhole) {
             cases::name_of(type, m, n, cases::Layout::contiguous) + " in " + std::to_string(parts) + " parts";
         const Tensor x = make(type, {m, n}, random_values(m * n, 5, 8)), targets = cases::targets_at(bounds, m);
         expect_whole(x.view(), targets.view(), bounds, name);
-        const Loss forward = loss_of_parts(x.view(), targets.view(), bounds, 0, false);
+        const Loss forward = host_loss_of_parts(x.view(), targets.view(), bounds, 0, false);
         EXPECT_EQ(forward.gradient, read(x.view())) << name << ": a forward pass changes no logit";
-        EXPECT_EQ(forward.losses, loss_of_parts(x.view(), targets.view(), bounds, 0.125f).losses) << name;
+        EXPECT_EQ(forward.losses, host_loss_of_parts(x.view(), targets.view(), bounds, 0.125f).losses) << name;
       }
 }
 
@@ -111,7 +112,7 @@ TEST(VocabularyParts, BelowAllOthersAddNothing) {
         const Tensor x = make(type, {m, n}, logits), t = make(DType::i32, {m}, targets);
         const std::string name = "part " + std::to_string(part) + " of " + std::to_string(low);
         expect_whole(x.view(), t.view(), bounds, name);
-        const Loss got = loss_of_parts(x.view(), t.view(), bounds, 1);
+        const Loss got = host_loss_of_parts(x.view(), t.view(), bounds, 1);
         for (std::int64_t i = 0; i < m * n; ++i) {
           const double g = got.gradient[static_cast<std::size_t>(i)];
           EXPECT_TRUE(inside(i % n) ? g == 0 : std::isfinite(g)) << name << ", element " << i << ": " << g;
@@ -126,7 +127,7 @@ TEST(VocabularyParts, HaveNoLossWhereOnlyTheTargetIsPossible) {
     Values logits(static_cast<std::size_t>(n), -kInfinity);
     logits[static_cast<std::size_t>(target)] = 3;
     const Tensor x = make(DType::f32, {1, n}, logits), t = make(DType::i32, {1}, {static_cast<double>(target)});
-    const Loss got = loss_of_parts(x.view(), t.view(), {0, 5, 9, n}, 1);
+    const Loss got = host_loss_of_parts(x.view(), t.view(), {0, 5, 9, n}, 1);
     EXPECT_EQ(got.losses, Values{0.0}) << target;
     EXPECT_EQ(got.gradient, Values(static_cast<std::size_t>(n), 0.0)) << target;
   }
@@ -136,7 +137,7 @@ TEST(VocabularyParts, IgnoredRowsHaveNoLossAndNoGradientWhateverTheirLogits) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const double value : {1.0, -kInfinity, kInfinity, std::nan("")}) {
       const Tensor x = make(type, {2, 10}, Values(20, value)), t = make(DType::i32, {2}, Values(2, kIgnoredTarget));
-      const Loss got = loss_of_parts(x.view(), t.view(), {0, 3, 10}, 1);
+      const Loss got = host_loss_of_parts(x.view(), t.view(), {0, 3, 10}, 1);
       EXPECT_EQ(got.losses, Values(2, 0.0)) << value;
       EXPECT_EQ(got.gradient, Values(20, 0.0)) << value;
     }
@@ -146,7 +147,7 @@ TEST(VocabularyParts, NaNInOnePartGivesNaNInAll) {
   Values logits = random_values(24, 8);
   logits[11] = std::nan("");  // the last of the first row
   const Tensor x = make(DType::f32, {2, 12}, logits), t = make(DType::i32, {2}, {0, 0});
-  const Loss got = loss_of_parts(x.view(), t.view(), {0, 5, 12}, 1);
+  const Loss got = host_loss_of_parts(x.view(), t.view(), {0, 5, 12}, 1);
   EXPECT_TRUE(std::isnan(got.losses[0]));
   EXPECT_TRUE(std::isfinite(got.losses[1]));
   for (std::size_t i = 0; i < got.gradient.size(); ++i) EXPECT_EQ(std::isnan(got.gradient[i]), i < 12) << i;

@@ -218,7 +218,8 @@ TEST_F(Run, ABatchWithoutTargetsUpdatesNothing) {
 }
 
 // A file of documents of these lengths with a mask; `counts(i)`: whether the tokens of document i count.
-void write_documents(const std::string& path, const std::vector<std::size_t>& lengths, bool (*counts)(std::size_t)) {
+void write_counted_documents(const std::string& path, const std::vector<std::size_t>& lengths,
+                             bool (*counts)(std::size_t)) {
   data::TokenWriter writer(path, 64, std::nullopt, true, true);
   std::uint32_t next = 1;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -231,7 +232,7 @@ void write_documents(const std::string& path, const std::vector<std::size_t>& le
 }
 
 TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
-  write_documents(at("data.h5"), {20, 3, 9, 2, 5, 7}, [](std::size_t) { return true; });
+  write_counted_documents(at("data.h5"), {20, 3, 9, 2, 5, 7}, [](std::size_t) { return true; });
   const auto setting = [&] {
     EXPECT_EQ(go(), Exit::done);
     const json::Object& run = records_.front().as_object();
@@ -267,7 +268,7 @@ TEST_F(Run, ASequenceWithoutTargetsHasNoWeight) {
   config_.steps = 1, config_.sampler = data::SamplerKind::sequential;
   std::vector<double> found;
   for (const std::vector<std::size_t>& lengths : {std::vector<std::size_t>{6}, std::vector<std::size_t>{6, 9, 4}}) {
-    write_documents(at("data.h5"), lengths, [](std::size_t i) { return i == 0; });
+    write_counted_documents(at("data.h5"), lengths, [](std::size_t i) { return i == 0; });
     config_.batch_size = static_cast<std::int64_t>(lengths.size()),
     config_.out = at("run" + std::to_string(lengths.size()));
     EXPECT_EQ(go(), Exit::done);
@@ -278,7 +279,7 @@ TEST_F(Run, ASequenceWithoutTargetsHasNoWeight) {
 }
 
 TEST_F(Run, EvaluationsUseTheMasksOfTheirData) {
-  write_documents(at("eval.h5"), {6, 30, 2, 9}, [](std::size_t i) { return i != 1; });
+  write_counted_documents(at("eval.h5"), {6, 30, 2, 9}, [](std::size_t i) { return i != 1; });
   config_.eval_data = at("eval.h5"), config_.eval_every = 4;
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(records_.front().as_object().get_string("documents", "run"), "joined");
