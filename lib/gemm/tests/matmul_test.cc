@@ -90,7 +90,7 @@ TEST_P(Matmul, EveryCombinationOfScalesBiasAndAccumulation) {
 }
 
 TEST_P(Matmul, ManyTiles) {
-  for (const Size s : {Size{700, 4500, 3}, Size{3, 9001, 2}, Size{9000, 130, 2}}) {
+  for (const Size s : {Size{300, 4500, 3}, Size{3, 9001, 2}, Size{9000, 130, 2}}) {
     const Matrix a = integers(GetParam().in, s.m, s.k, Layout::rows, 1);
     const Matrix b = integers(GetParam().in, s.k, s.n, Layout::transposed, 2);
     const Tensor rows = odd_scales(s.m, 5.1f), columns = odd_scales(s.n, 0.9f), bias = odd_scales(s.n, 2.0f);
