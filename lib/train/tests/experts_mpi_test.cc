@@ -63,10 +63,6 @@ const std::string& reference_of(const GradientFiles& files, const Way& way,
   return path = c.gradients;
 }
 
-// Which of three thirds of the ways one is in: each third has every stage, recomputation and value of the settings that
-// have two, and the data differ between thirds.
-std::size_t third_of(std::size_t way) { return (way / 3 + way % 3) % 3; }
-
 // Every way is in some run, and every mesh has a third of them; with FP8_LONG each mesh has all.
 TEST(Mixtures, HaveTheGradientsOfOneRankOnEveryMesh) {
   const GradientFiles files(mixture());

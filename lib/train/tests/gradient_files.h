@@ -24,6 +24,10 @@ inline comm::Communicator& world() { return *comm::world(); }
 
 inline constexpr std::int64_t kLength = 8, kGlobalBatch = 24;
 
+/// Which of three thirds one of nine ways is in, of which number 3 * i + j has the values i and j of two settings: each
+/// third has every i and every j once.
+inline std::size_t third_of(std::size_t way) { return (way / 3 + way % 3) % 3; }
+
 /// Documents of one to seven tokens of which some are no targets; `packed` into sequences.
 inline void write_documents(const std::string& path, bool packed) {
   data::TokenInfo info;
