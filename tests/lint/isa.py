@@ -69,9 +69,9 @@ def main() -> None:
     programs = [path for path in sorted((build / "bin").glob("*")) if path.is_file()]
     if not programs:
         sys.exit(f"isa.py: {build}/bin: contains no programs")
-    checked = [build / "bin" / name for name in sys.argv[2:]] or programs
+    named = [build / "bin" / name for name in sys.argv[2:]]
     with ThreadPoolExecutor() as pool:
-        for lines in [*pool.map(findings, checked), uncovered(programs, checked)]:
+        for lines in [*pool.map(findings, named or programs), uncovered(programs, named) if named else []]:
             for line in lines:
                 print(line)
 
