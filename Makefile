@@ -110,10 +110,10 @@ $(shim): INC := -Itests/support
 # Tests take longer to compile than to run, but for those that run kernels.
 test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
 define crate_rules # $1 = crate
-$(eval $1.objs := $(call objs_in,$(filter-out $($1.aside),$(call srcs,lib/$1/src))) $(call objs_in,$(filter $($1.aside),$(call srcs,lib/$1/src)),aside.))
-$O/lib/$1.a: $($1.objs)
+$(eval $1.srcs := $(call srcs,lib/$1/src))
+$(eval $1.objs := $(call objs_in,$(filter-out $($1.aside),$($1.srcs))) $(call objs_in,$(filter $($1.aside),$($1.srcs)),aside.))$O/lib/$1.a: $($1.objs)
 $(sort $($1.objs) $(call objs,lib/$1/src lib/$1/bench)): INC := $($1.inc) -Ilib/$1/src
-$(filter-out $(call objs_of,$(filter $($1.hot),$(call srcs,lib/$1/src))),$(sort $($1.objs) $(call objs,lib/$1/src))): OPT := -O1
+$(filter-out $(call objs_of,$(filter $($1.hot),$($1.srcs))),$(sort $($1.objs) $(call objs_of,$($1.srcs)))): OPT := -O1
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
