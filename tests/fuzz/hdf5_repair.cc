@@ -9,7 +9,7 @@
 #include "fp8/base/digest.h"
 #include "fp8/h5/user_block.h"
 
-// The checksum of metadata, exported by libhdf5.
+// The checksum of metadata, a global symbol of libhdf5.
 extern "C" std::uint32_t H5_checksum_metadata(const void* data, std::size_t size, std::uint32_t initial);
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

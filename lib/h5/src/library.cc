@@ -105,6 +105,6 @@ std::string library_version() {
 // the sanitizer's.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_options();
-extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }
+extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\nleak:H5"; }
 extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
 // NOLINTEND(bugprone-reserved-identifier)
