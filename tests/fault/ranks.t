@@ -5,6 +5,8 @@
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
+# mpirun ends the other ranks at once. By default it gives them a second, in which they wait for the rank that was killed.
+export OMPI_MCA_odls_base_sigkill_timeout=0
 begin() { rm -rf run && cp -r ../base run; }
 start() { # RANKS FLAGS: saves the checkpoints of an uninterrupted run
   unset FAULT_RANK
