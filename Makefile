@@ -149,7 +149,7 @@ tests: $(tests) $O/test/fault.so $O/test/forge
 benches: $(benches)
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
-cxx      = $(CXX) $(CXXFLAGS) $(heap) $(pch:%=-Winvalid-pch -include %) $(INC)
+cxx      = $(CXX) $(CXXFLAGS) $(heap) $(use_pch) $(INC)
 changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
 record   = @printf '%s\n' '$(subst ','\'',made.$@ := $(strip $1))' >>$(basename $@).d
 changed:

@@ -84,11 +84,12 @@ is "what it failed to compile is compiled by the next build" "$(made)" "lib/json
 
 # Precompiled headers, which GCC makes: here a script of its name.
 ln -s cxx g++ && ln -s cxx clang++
-commands() { make --no-print-directory -C "$SRC" CUDA=0 UNITY=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o"; }
+commands() { make --no-print-directory -C "$SRC" CUDA=0 UNITY=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o" "$work/p/lib/quant/src/cast_row.baseline.o"; }
 ok "make with GCC" commands CXX="$work/g++"
-is "it precompiles the headers of sources and of tests once" "$(sed -n 's/.* -o .*\(share.pch.*\)/\1/p' out | sort | xargs)" "share/pch/std.h share/pch/test.h"
+is "it precompiles the headers of sources, of hot ones and of tests once" "$(sed -n 's/.* \(-O[0-9]\) .* -o .*\(share.pch.*\)/\2 \1/p' out | sort | xargs)" "share/pch/std.h -O1 share/pch/std.h -O3 share/pch/test.h -O0"
 is "every source of a crate is compiled after them" "$(grep -c -- "-include $work/p/pch/std-O1.h .* -o $work/p/lib/cli/src/" out)" "$(printf '%s\n' "$SRC"/lib/cli/src/*.cc | wc -l)"
-is "sources with -O3 are not" "$(grep -c -- "-O3 .* -include .* -c" out)" 0
+is "a hot source is compiled after that of hot ones" "$(grep -c -- "-include $work/p/pch/std-O3.h .* -o $work/p/lib/quant/src/amax.o" out)" 1
+is "sources for one instruction set are compiled without" "$(grep -- "-o $work/p/lib/quant/src/cast_row[^ ]* " out | grep -c -e -include) $(grep -c -- "-o $work/p/lib/quant/src/cast_row[^ ]* " out)" "0 1"
 for cxx in "ccache $work/g++" "$work/cxx" "$work/clang++"; do
   ok "make with $cxx" commands CXX="$cxx"
   is "$cxx precompiles nothing" "$(grep -c share/pch out)" 0
