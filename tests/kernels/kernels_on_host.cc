@@ -2,6 +2,7 @@
 // has.
 #include "fp8/device/cuda.h"  // the header of the program must come before all others
 //
+#include "../../lib/comm/src/clear_signs.cu"
 #include "../../lib/comm/src/cuda.h"
 #include "../../lib/comm/src/solo_on_device.cu"
 #include "../../lib/ops/src/attention_fused.h"

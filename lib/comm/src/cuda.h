@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "fp8/comm/comm.h"
@@ -12,6 +13,8 @@ namespace fp8::comm::cuda {
 std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx);
 /// See on_device(); for one rank, without NCCL.
 std::unique_ptr<Communicator> solo(Communicator& host, const device::Context& ctx);
+/// Clears the sign bits of values in device memory, in stream order. Throws if the launch fails.
+void clear_signs(const device::Context& ctx, std::span<float> values);
 /// Whether NCCL starts the kernels of several communicators in the order of the program. Without it two ranks could
 /// each run the kernel for which the other one has no room yet.
 bool orders_groups();

@@ -12,7 +12,6 @@
 #include "blocks.h"
 #include "cuda.h"
 #include "fp8/device/cuda.h"
-#include "fp8/device/magnitudes.h"
 #include "lane.h"
 #include "mpi_communicator.h"
 #include "nccl_library.h"
@@ -124,7 +123,7 @@ class NcclCommunicator final : public OfDevice {
   Request start_all_reduce(std::span<float> values, Reduce op) override {
     if (values.empty()) return {};
     const bool amax = op == Reduce::amax;
-    if (amax) device::clear_signs(device::CudaLauncher(ctx_), values.data(), std::ssize(values));
+    if (amax) clear_signs(ctx_, values);
     // Magnitudes order as their bits do, and NaN lies above infinity.
     return start_reduction(values.data(), values.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op));
   }

@@ -1,7 +1,6 @@
 // A group of one rank on a device: every collective is the identity or a copy in stream order. NCCL is not needed.
 #include "cuda.h"
 #include "fp8/device/cuda.h"
-#include "fp8/device/magnitudes.h"
 #include "of_device.h"
 #include "one_rank.h"
 
@@ -16,8 +15,7 @@ class SoloOnDevice final : public OneRank<OfDevice> {
   }
   using OneRank::all_reduce;
   void all_reduce(std::span<float> values, Reduce op) override {
-    if (op == Reduce::amax && !values.empty())
-      device::clear_signs(device::CudaLauncher(ctx_), values.data(), std::ssize(values));
+    if (op == Reduce::amax && !values.empty()) clear_signs(ctx_, values);
   }
   void sum_here(std::span<double>) override {}
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
