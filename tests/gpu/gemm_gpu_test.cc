@@ -105,9 +105,9 @@ TEST_F(GemmGpu, IntegersMatchTheHostBitForBit) {
     for (const Size s : kProductSizes) {
       for (const Layout la : kLayouts) {
         for (const Layout lb : kLayouts) {
+          const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
           for (int bits = 0; bits < 6; ++bits) {  // bias: none, f32, bf16; accumulating or not
             if (bits % 2 == 1 && out == DType::bf16) continue;
-            const Matrix a = integers(in, s.m, s.k, la, 1), b = integers(in, s.k, s.n, lb, 2);
             const Matrix c = integers(out, s.m, s.n, Layout::wide, 3), want = integers(out, s.m, s.n, Layout::wide, 3);
             const Matrix bias = integers(bits / 2 == 1 ? DType::f32 : DType::bf16, 1, s.n, Layout::rows, 4);
             MatmulOptions options{.accumulate = bits % 2 == 1};
@@ -144,14 +144,14 @@ TEST_F(GemmGpu, Fp8WithEveryPairOfScalesIsExact) {
       if (blocks && s.m % 8 != 0) continue;
       for (const auto& [fa, fb] :
            {std::pair{DType::e4m3, DType::e4m3}, {DType::e5m2, DType::e4m3}, {DType::e4m3, DType::e5m2}}) {
+        const Codes a = make_codes(fa, s.m, s.k, sa, 1), b = make_codes(fb, s.n, s.k, sb, 2);
+        std::vector<float> want = product(a, b), got;
         for (const DType type : {DType::f32, DType::bf16}) {
+          if (type == DType::bf16) {
+            for (float& v : want) v = to_float(dtype::to_bf16(v));
+          }
           for (const bool fast : {false, true}) {
             if (fast && blocks) continue;
-            const Codes a = make_codes(fa, s.m, s.k, sa, 1), b = make_codes(fb, s.n, s.k, sb, 2);
-            std::vector<float> want = product(a, b), got;
-            if (type == DType::bf16) {
-              for (float& v : want) v = to_float(dtype::to_bf16(v));
-            }
             // The manual asks for dimensions that are multiples of 16; PyTorch passes on any number of rows of A.
             const bool must = s.n % 16 == 0 && (!blocks || s.m % 16 == 0);
             const std::string refusal =
