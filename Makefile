@@ -184,9 +184,12 @@ graph:
 
 # Tests. check-SUITE runs one suite; check and demo install missing packages first.
 export BIN := $(abspath $O)/bin
-setup:
+# Packages of Debian and of Python are installed at the same time, unless those of Python need pip from Debian.
+setup: setup-packages $(if $(filter 1,$(CUDA)),setup-cuda)
+setup-packages:
 	@share/setup/packages
-	@$(if $(filter 1,$(CUDA)),share/setup/cuda)
+setup-cuda: $(if $(shell command -v pip3 pip),,setup-packages)
+	@share/setup/cuda
 demo check check-long: setup
 	@$(MAKE) --no-print-directory $@-now
 # check-long also runs the tests and cases that take long, which check leaves out, and compiles benchmarks.
@@ -211,4 +214,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests benches changed graph setup demo check check-long check-now check-long-now check-kills demo-now lint golden bench dist clean
+.PHONY: all tests benches changed graph setup setup-packages setup-cuda demo check check-long check-now check-long-now check-kills demo-now lint golden bench dist clean
