@@ -23,5 +23,5 @@ $O/test/libraries/libcublasLt.so.13: $(wildcard tests/libraries/lt*) lib/gemm/sr
 $O/test/libraries/libnccl.so.2: $(wildcard tests/libraries/ccl*)
 $(stand_ins): tests/libraries/runtime.h
 	@mkdir -p $(@D)
-	$(call say,LINK,$(@:$O/%=%))$(CXX) $(CXXFLAGS) -O3 -fPIC -shared $(libraries.inc) -Ilib/gemm/src -isystem $(cuda_more) -isystem $(cuda_home)/include -o $@ $(filter %.cc,$^)
+	$(call say,LINK,$(@:$O/%=%))$(CXX) $(CXXFLAGS) -O1 -fPIC -shared $(libraries.inc) -Ilib/gemm/src -isystem $(cuda_more) -isystem $(cuda_home)/include -o $@ $(filter %.cc,$^)
 endif
