@@ -15,6 +15,7 @@ namespace fp8::ops {
 namespace {
 
 struct ShimAttention : ShimMemory {
+  const shim::Launcher launch;
   void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
                          const View& out, const View& lse) {
     attention_forward_cuda(launch, q, k, v, scale, documents, out, lse);

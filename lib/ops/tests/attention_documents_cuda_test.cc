@@ -1,11 +1,9 @@
 // The kernels that fill cuDNN's tables of documents and transpose statistics, on the host, thread by thread; and a
 // fused call with these tables, computed as cuDNN's manual specifies, compared with f64.
-#include "cuda_shim.h"
-//
 #include "attention_cases.h"
-#include "attention_documents.cuh"
 #include "attention_fused.h"
 #include "attention_reference.h"
+#include "cuda.h"
 #include "shim_device.h"
 
 namespace fp8::ops {
@@ -52,7 +50,7 @@ struct Tables : ShimMemory {
     result = put(out.view());
     result.shape[3] = 7;  // padding between rows
     tables = {put(lengths.view()), put(offsets.view()), each, longest, kSteps, {result, result, result}};
-    attention_documents_cuda(launch, {put(packed.start.view()), parts * each, longest}, tables);
+    cuda::attention_documents(context, {put(packed.start.view()), parts * each, longest}, tables);
   }
   std::int64_t length(std::int64_t part, std::int64_t at) const {
     return tables.lengths.as<std::int32_t>()[part * tables.lengths.stride[0] + at];
@@ -127,7 +125,7 @@ TEST(Transpose, OfStatistics) {
        {std::array{1, 1, 1}, {2, 5, 31}, {1, 32, 33}, {3, 100, 12}, {1, 64, 1}, {2, 1, 65}}) {
     const Tensor x = make(DType::f32, {batch, rows, columns}, random_values(batch * rows * columns, 3));
     const View from = device.put(x.view()), to = device.scratch(DType::f32, {batch, columns, rows});
-    transpose_cuda(device.launch, from, to);
+    cuda::transpose(device.context, from, to);
     for (int b = 0; b < batch; ++b)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
@@ -180,17 +178,17 @@ void compute(const Context& host, const FusedAttention& part, const std::unorder
 // All parts, with tables from the kernel.
 void compute(const Host& host, const FusedAttention& call, std::int64_t most, const Documents& documents,
              const FusedOperands& operands, const View& lse) {
-  const shim::Launcher launch;
+  const Context& context = host;
   const device::Scope scope(*static_cast<const Context&>(host).arena);
   const FusedParts parts = parts_of(call, false, most);
   const View& out = operands.back().second;
   const cuda::DocumentTables tables = document_tables(host, parts, {out, out, out});
-  attention_documents_cuda(launch, documents, tables);
+  cuda::attention_documents(context, documents, tables);
   const Tensor statistics(DType::f32, {lse.shape[0], lse.shape[2], lse.shape[1]});
-  if (call.backward) transpose_cuda(launch, lse, statistics.view());
+  if (call.backward) cuda::transpose(context, lse, statistics.view());
   for (std::int64_t i = 0; i < parts.sequences * parts.groups; ++i)
     compute(host, parts.each, fused_pointers(call, parts, i, operands, statistics.view(), tables));
-  if (!call.backward) transpose_cuda(launch, statistics.view(), lse);
+  if (!call.backward) cuda::transpose(context, statistics.view(), lse);
 }
 
 TEST(FusedDocuments, EqualTheHost) {

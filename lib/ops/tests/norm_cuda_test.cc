@@ -1,8 +1,6 @@
 // The kernels of RMSNorm on the host, thread by thread, compared with the host's loops.
-#include "cuda_shim.h"
-//
+#include "cuda.h"
 #include "far_rows.h"
-#include "norm.cuh"
 #include "norm_cases.h"
 #include "shim_device.h"
 
@@ -12,17 +10,17 @@ namespace {
 struct ShimNorm : ShimMemory {
   void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd,
                        const Amax& amax = {}) {
-    norm_forward_cuda(launch, "norm", x, {}, w, eps, x, y, rstd, amax);
+    cuda::norm_forward(context, "norm", x, {}, w, eps, x, y, rstd, amax);
   }
   void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
                            const View& rstd, const Amax& amax = {}) {
-    norm_forward_cuda(launch, "norm", x, delta, w, eps, sum, y, rstd, amax);
+    cuda::norm_forward(context, "norm", x, delta, w, eps, sum, y, rstd, amax);
   }
   void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
                         const View& dw, const Amax& amax = {}) {
     const std::int64_t n = w.shape[0], rows = n == 0 ? 0 : x.size() / n;
     const View partial = dw.empty() ? View{} : scratch(DType::f32, {cuda::norm_blocks(rows, n), n});
-    norm_backward_cuda(launch, dy, x, w, rstd, up, dx, dw, partial, amax);
+    cuda::norm_backward(context, dy, x, w, rstd, up, dx, dw, partial, amax);
   }
 };
 

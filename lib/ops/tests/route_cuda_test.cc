@@ -12,6 +12,7 @@ namespace fp8::ops {
 namespace {
 
 struct ShimRoutes : ShimMemory {
+  const shim::Launcher launch;  ///< counts
   void route_forward(const View& logits, const RouteOptions& options, const Routes& routes) {
     const std::int64_t m = logits.shape[0], n = logits.shape[1];
     const Tensor memory = RouteTensors::filled(DType::i32, {cuda::route_blocks(m), n});

@@ -43,7 +43,7 @@ class ShimMemory {
     for (std::byte* memory : taken_) ::operator delete (memory, std::align_val_t{kAlign});
     taken_.clear();
   }
-  const shim::Launcher launch;  ///< counts
+  const Context context{.device = device::DeviceType::cuda};  ///< for the functions of cuda.h
 
  private:
   static constexpr std::size_t kAlign = 64;

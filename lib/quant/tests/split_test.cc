@@ -1,7 +1,5 @@
 // Casts of parts of a matrix that ranks share: the codes and scales of every recipe's casts have the bits of a cast of
 // the whole, with one reduction where an amax covers several ranks and none elsewhere; on the host, and by the kernels.
-#include "cuda_shim.h"
-//
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -9,7 +7,8 @@
 #include <memory>
 
 #include "codes.h"
-#include "fold.cuh"
+#include "cuda.h"
+#include "fp8/quant/fold.h"
 #include "fp8_ranks.h"
 #include "long.h"
 
@@ -21,7 +20,7 @@ using dtype::DType;
 using tensor::Tensor;
 using test::RanksInTurn;
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNoNumber = std::numeric_limits<float>::quiet_NaN();
 constexpr Cast kTensor{DType::e4m3, Granularity::tensor}, kRow{DType::e4m3, Granularity::row},
     kSquare{DType::e4m3, Granularity::block128x128}, kBlock128{DType::e4m3, Granularity::block1x128},
     kBlock32{DType::e4m3, Granularity::block1x32};
@@ -46,7 +45,7 @@ std::vector<RecipeCast> casts() {
 
 bool has_blocks(const Cast& cast) { return block_extent(cast.granularity).along > 0; }
 
-float element(const View& v, std::int64_t r, std::int64_t c) {
+float element_at(const View& v, std::int64_t r, std::int64_t c) {
   const std::int64_t at = r * v.stride[0] + c * v.stride[1];
   return v.dtype == DType::f32 ? v.as<float>()[at] : dtype::to_float(v.as<Bf16>()[at]);
 }
@@ -58,8 +57,8 @@ float scale_of(const Quantized& q, const View& scales, std::int64_t r, std::int6
   if (q.granularity == Granularity::tensor) return *scales.as<float>();
   if (q.granularity == Granularity::row) return scales.as<float>()[last ? r : c];
   const BlockExtent block = block_extent(q.granularity);
-  return element(scales, (blocks_of_whole ? r_whole : r) / (last ? block.across : block.along),
-                 (blocks_of_whole ? c_whole : c) / (last ? block.along : block.across));
+  return element_at(scales, (blocks_of_whole ? r_whole : r) / (last ? block.across : block.along),
+                    (blocks_of_whole ? c_whole : c) / (last ? block.along : block.across));
 }
 
 // A matrix whose rows or columns are on ranks; bounds[r] is the first of rank r.
@@ -82,7 +81,7 @@ struct Shared {
     for (std::int64_t r = 0; r < part.codes.shape[0]; ++r)
       for (std::int64_t c = 0; c < part.codes.shape[1]; ++c) {
         const std::int64_t i = r + down, j = c + across;
-        ASSERT_TRUE(same(element(part.codes, r, c), element(whole.codes, i, j))) << i << ' ' << j;
+        ASSERT_TRUE(same(element_at(part.codes, r, c), element_at(whole.codes, i, j))) << i << ' ' << j;
         ASSERT_TRUE(same(scale_of(part, part.scale, r, c, i, j, blocks_of_whole),
                          scale_of(whole, whole.scale, i, j, i, j, true)))
             << i << ' ' << j;
@@ -198,7 +197,7 @@ TEST_P(SplitCast, WholeBlocksNeedNoReduction) {
 
 // A NaN or infinity on one rank has the effect on the others that it has in the whole.
 TEST_P(SplitCast, NonFiniteElements) {
-  for (const float value : {kNan, -kNan, kInf}) {
+  for (const float value : {kNoNumber, -kNoNumber, kInfinity}) {
     Matrix x = matrix(141, 150);
     x.set(2, 3, value);
     x.set(140, 149, value);
@@ -215,7 +214,7 @@ TEST_P(SplitCast, NonFiniteElements) {
 // The scales of blocks of 32 with a NaN, which a cast of the whole does not fold.
 TEST_P(SplitCast, NanSpoilsItsBlocksOnAllRanks) {
   Matrix x = matrix(4, 96);
-  x.set(1, 40, kNan);
+  x.set(1, 40, kNoNumber);
   const Shared shared{x, 1, {0, 48, 96}};
   const Parts parts(
       shared, {.power_of_2 = true, .fold = true}, true, [&](int rank, const Context& ctx, const CastOptions& options) {
@@ -224,9 +223,9 @@ TEST_P(SplitCast, NanSpoilsItsBlocksOnAllRanks) {
   for (const QuantizedPair& part : parts.of)
     for (std::int64_t r = 0; r < 4; ++r)
       for (std::int64_t b = 0; b < 3; ++b)
-        EXPECT_EQ(std::isnan(element(part.last.scale, r, b)), r == 1 && b == 1) << r << ' ' << b;
-  EXPECT_TRUE(std::isnan(element(parts.of[1].last.codes, 1, 0)));
-  EXPECT_FALSE(std::isnan(element(parts.of[1].last.codes, 1, 16)));
+        EXPECT_EQ(std::isnan(element_at(part.last.scale, r, b)), r == 1 && b == 1) << r << ' ' << b;
+  EXPECT_TRUE(std::isnan(element_at(parts.of[1].last.codes, 1, 0)));
+  EXPECT_FALSE(std::isnan(element_at(parts.of[1].last.codes, 1, 16)));
 }
 
 TEST_P(SplitCast, IsIndependentOfThreads) {
@@ -327,7 +326,7 @@ TEST(SplitCasts, RowsToBytes) {
         const View codes = tensor::allocate(ctx, DType::u8, {part.shape[0], part.shape[1]}, "test"),
                    scales = tensor::allocate(ctx, DType::f32, {part.shape[0]}, "test");
         if (kernels)
-          rows_to_bytes_cuda<shim::Launcher>(ctx, part, DType::e4m3, options, codes, scales);
+          cuda::cast_rows_to_bytes(ctx, part, DType::e4m3, options, codes, scales);
         else
           cast_rows_to_bytes(ctx, part, DType::e4m3, options, codes, scales);
         return QuantizedPair{
@@ -355,11 +354,10 @@ TEST(SplitCasts, Kernels) {
         CastOptions with_amax = of_part;
         if (casts.last == kTensor || casts.first == kTensor) {
           with_amax.amax = tensor::allocate(ctx, DType::f32, {1}, "test");
-          amax_cuda<shim::Launcher>(ctx, shared.part(rank), Granularity::tensor, ContractionAxis::last, with_amax.amax,
-                                    false);
+          cuda::amax(ctx, shared.part(rank), Granularity::tensor, ContractionAxis::last, with_amax.amax, false);
           of_part.split.ranks->reduce(ctx, with_amax.amax);
         }
-        return quantize_cuda<shim::Launcher>(ctx, shared.part(rank), casts, with_amax);
+        return cuda::quantize(ctx, shared.part(rank), casts, with_amax);
       });
       EXPECT_EQ(by_kernels->ranks.calls(), on_host->ranks.calls());
       for (std::size_t r = 0; r < 2; ++r) {
