@@ -63,11 +63,6 @@ class Amaxes {
   std::vector<float> of_;
 };
 
-float element(const View& v, std::int64_t r, std::int64_t c) {
-  const std::int64_t at = r * v.stride[0] + c * v.stride[1];
-  return v.dtype == DType::f32 ? v.as<float>()[at] : dtype::to_float(v.as<Bf16>()[at]);
-}
-
 class BlockCast : public ::testing::TestWithParam<Case> {
  public:
   // Checks every code and scale of a cast of x.

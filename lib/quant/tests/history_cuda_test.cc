@@ -18,7 +18,6 @@ using tensor::Tensor;
 
 TEST(HistoryCuda, UpdatesEqualTheHosts) {
   constexpr std::int64_t kTensors = 5;
-  constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   for (const std::int64_t length : {1, 2, 255, 256, 257, 1024})
     for (const AmaxAlgorithm algorithm : {AmaxAlgorithm::max, AmaxAlgorithm::most_recent}) {
       const auto slots = [&] {

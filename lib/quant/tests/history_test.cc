@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <vector>
 
 #include "matrices.h"
@@ -17,7 +16,6 @@ using dtype::DType;
 using tensor::Tensor;
 using tensor::View;
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr Cast kE4m3{DType::e4m3, Granularity::tensor}, kE5m2{DType::e5m2, Granularity::tensor};
 
 TEST(History, TheOldestAmaxCountsALastTime) {

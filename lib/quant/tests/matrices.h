@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,14 @@
 namespace fp8::quant {
 
 using test::error_of;
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// An element of an f32 or bf16 matrix in host memory.
+inline float element(const View& v, std::int64_t r, std::int64_t c) {
+  const std::int64_t at = r * v.stride[0] + c * v.stride[1];
+  return v.dtype == dtype::DType::f32 ? v.as<float>()[at] : dtype::to_float(v.as<dtype::Bf16>()[at]);
+}
 
 /// A small reproducible generator.
 class Numbers {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <limits>
 #include <memory>
 
 #include "codes.h"
@@ -20,7 +19,6 @@ using dtype::DType;
 using tensor::Tensor;
 using test::RanksInTurn;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNoNumber = std::numeric_limits<float>::quiet_NaN();
 constexpr Cast kTensor{DType::e4m3, Granularity::tensor}, kRow{DType::e4m3, Granularity::row},
     kSquare{DType::e4m3, Granularity::block128x128}, kBlock128{DType::e4m3, Granularity::block1x128},
     kBlock32{DType::e4m3, Granularity::block1x32};
@@ -45,11 +43,6 @@ std::vector<RecipeCast> casts() {
 
 bool has_blocks(const Cast& cast) { return block_extent(cast.granularity).along > 0; }
 
-float element_at(const View& v, std::int64_t r, std::int64_t c) {
-  const std::int64_t at = r * v.stride[0] + c * v.stride[1];
-  return v.dtype == DType::f32 ? v.as<float>()[at] : dtype::to_float(v.as<Bf16>()[at]);
-}
-
 // The scale of an element, whose index in the whole is larger by `begin` along `axis` if blocks are of the whole.
 float scale_of(const Quantized& q, const View& scales, std::int64_t r, std::int64_t c, std::int64_t r_whole,
                std::int64_t c_whole, bool blocks_of_whole) {
@@ -57,8 +50,8 @@ float scale_of(const Quantized& q, const View& scales, std::int64_t r, std::int6
   if (q.granularity == Granularity::tensor) return *scales.as<float>();
   if (q.granularity == Granularity::row) return scales.as<float>()[last ? r : c];
   const BlockExtent block = block_extent(q.granularity);
-  return element_at(scales, (blocks_of_whole ? r_whole : r) / (last ? block.across : block.along),
-                    (blocks_of_whole ? c_whole : c) / (last ? block.along : block.across));
+  return element(scales, (blocks_of_whole ? r_whole : r) / (last ? block.across : block.along),
+                 (blocks_of_whole ? c_whole : c) / (last ? block.along : block.across));
 }
 
 // A matrix whose rows or columns are on ranks; bounds[r] is the first of rank r.
@@ -81,7 +74,7 @@ struct Shared {
     for (std::int64_t r = 0; r < part.codes.shape[0]; ++r)
       for (std::int64_t c = 0; c < part.codes.shape[1]; ++c) {
         const std::int64_t i = r + down, j = c + across;
-        ASSERT_TRUE(same(element_at(part.codes, r, c), element_at(whole.codes, i, j))) << i << ' ' << j;
+        ASSERT_TRUE(same(element(part.codes, r, c), element(whole.codes, i, j))) << i << ' ' << j;
         ASSERT_TRUE(same(scale_of(part, part.scale, r, c, i, j, blocks_of_whole),
                          scale_of(whole, whole.scale, i, j, i, j, true)))
             << i << ' ' << j;
@@ -197,7 +190,7 @@ TEST_P(SplitCast, WholeBlocksNeedNoReduction) {
 
 // A NaN or infinity on one rank has the effect on the others that it has in the whole.
 TEST_P(SplitCast, NonFiniteElements) {
-  for (const float value : {kNoNumber, -kNoNumber, kInfinity}) {
+  for (const float value : {kNan, -kNan, kInf}) {
     Matrix x = matrix(141, 150);
     x.set(2, 3, value);
     x.set(140, 149, value);
@@ -214,7 +207,7 @@ TEST_P(SplitCast, NonFiniteElements) {
 // The scales of blocks of 32 with a NaN, which a cast of the whole does not fold.
 TEST_P(SplitCast, NanSpoilsItsBlocksOnAllRanks) {
   Matrix x = matrix(4, 96);
-  x.set(1, 40, kNoNumber);
+  x.set(1, 40, kNan);
   const Shared shared{x, 1, {0, 48, 96}};
   const Parts parts(
       shared, {.power_of_2 = true, .fold = true}, true, [&](int rank, const Context& ctx, const CastOptions& options) {
@@ -223,9 +216,9 @@ TEST_P(SplitCast, NanSpoilsItsBlocksOnAllRanks) {
   for (const QuantizedPair& part : parts.of)
     for (std::int64_t r = 0; r < 4; ++r)
       for (std::int64_t b = 0; b < 3; ++b)
-        EXPECT_EQ(std::isnan(element_at(part.last.scale, r, b)), r == 1 && b == 1) << r << ' ' << b;
-  EXPECT_TRUE(std::isnan(element_at(parts.of[1].last.codes, 1, 0)));
-  EXPECT_FALSE(std::isnan(element_at(parts.of[1].last.codes, 1, 16)));
+        EXPECT_EQ(std::isnan(element(part.last.scale, r, b)), r == 1 && b == 1) << r << ' ' << b;
+  EXPECT_TRUE(std::isnan(element(parts.of[1].last.codes, 1, 0)));
+  EXPECT_FALSE(std::isnan(element(parts.of[1].last.codes, 1, 16)));
 }
 
 TEST_P(SplitCast, IsIndependentOfThreads) {
