@@ -5,6 +5,7 @@ isa.avx512_bf16 := $(isa.avx512) -mavx512bf16
 OBJCOPY         := $(or $(OBJCOPY),$(shell $(CXX) -print-prog-name=objcopy))
 # Only the function table stays a global symbol. Otherwise the linker could use an inline function compiled for AVX-512 in other sources.
 define isa_rule # $1 = instruction set
+$O/%.$1.o: pch :=
 $O/%.$1.o: cxx += $(isa.$1) $(isa_sanitize) -DFP8_ISA=$1
 $O/%.$1.o: %.isa.cc $$$$(call changed,$$$$(cxx))
 	@mkdir -p $$(@D)

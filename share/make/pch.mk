@@ -1,10 +1,10 @@
 # Precompiled headers: share/pch/std.h for sources and for what tests need at -O3, share/pch/test.h for tests, one of each per set of flags. The compiler
 # reads them before each source, and would not miss an #include that a source lacks. Builds with PCH=0 find it: with a compiler cache, which cannot store
-# what is compiled with them, in make check-aarch64 and in make lint. Sources for one instruction set have none. GCC 12 warns wrongly about copies of
+# what is compiled with them, in make check-aarch64 and in make lint. Sources for one instruction set have none (isa.mk). GCC 12 warns wrongly about copies of
 # strings that it inlines from them at -O3; builds with PCH=0 have these warnings.
 # Made as a prerequisite of an object, from which make takes OPT and CXXFLAGS; therefore the name has what differs between objects, and other flags of
 # one object are private.
-pch     = $(if $(filter 1,$(PCH)),$(if $(filter $(isas:%=.%),$(suffix $(basename $@))),,$O/pch/$(if $(and $(findstring /tests/,$(@:$O/%=/%)),$(filter-out -O3,$(OPT))),test,std)$(OPT)$(variant).h))
+pch     = $(if $(filter 1,$(PCH)),$O/pch/$(if $(and $(findstring /tests/,$(@:$O/%=/%)),$(filter-out -O3,$(OPT))),test,std)$(OPT)$(variant).h)
 use_pch = $(pch:%=-Winvalid-pch -include %) $(if $(findstring -O3,$(pch)),-Wno-stringop-overflow -Wno-array-bounds)
 # GCC collects garbage from this many KiB on, which takes a tenth of its time: one source needs less, or little more.
 heap    = $(if $(filter 1,$(PCH)),--param ggc-min-heapsize=500000)

@@ -1,6 +1,5 @@
 // A group of one rank on a device: every collective is the identity or a copy in stream order. NCCL is not needed.
 #include "cuda.h"
-#include "fp8/device/cuda.h"
 #include "of_device.h"
 #include "one_rank.h"
 

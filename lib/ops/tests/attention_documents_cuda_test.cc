@@ -179,7 +179,7 @@ void compute(const Context& host, const FusedAttention& part, const std::unorder
 void compute(const Host& host, const FusedAttention& call, std::int64_t most, const Documents& documents,
              const FusedOperands& operands, const View& lse) {
   const Context& context = host;
-  const device::Scope scope(*static_cast<const Context&>(host).arena);
+  const device::Scope scope(*context.arena);
   const FusedParts parts = parts_of(call, false, most);
   const View& out = operands.back().second;
   const cuda::DocumentTables tables = document_tables(host, parts, {out, out, out});
