@@ -23,9 +23,9 @@ constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
 constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{2 * 512} << 20;
 
 // Resident memory of the process outside of the arena: code, libraries, heap. GEMMs run first, so that oneDNN has
-// loaded and generated its kernels.
+// loaded and generated its kernels, which are the same for operands of every size; small ones take no time.
 std::size_t program_bytes(DType type) {
-  constexpr std::int64_t kSide = 512;
+  constexpr std::int64_t kSide = 128;
   gemm::Engine engine;
   const tensor::Tensor a(type, {kSide, kSide}), b(type, {kSide, kSide}), c(DType::f32, {kSide, kSide});
   for (const View& left : {a.view(), a.view().transposed()})
