@@ -3,7 +3,7 @@
 # the build. Each command is printed before it runs. Takes two to six minutes on two cores.
 #   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
 # BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), SEEDS the number of pairs (default: 3),
-# TEXT the text file. The script checks only the exit status of each command.
+# TEXT the text file, PRESET the model (default: demo). The script checks only the exit status of each command.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,6 +11,7 @@ BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/demo}
 steps=${STEPS:-500}
 seeds=${SEEDS:-3}
+preset=${PRESET:-demo}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
 held_bytes=$((($(wc -c <"$text") + 9) / 10)) # the last tenth of the text
 
@@ -51,7 +52,7 @@ run fp8-tokenize train.txt -o train.h5
 run fp8-tokenize held.txt -o held.h5
 
 say "2  Make a new model and select the linear layers that can run in FP8"
-run fp8-init demo --seed 1 -o fresh.h5
+run fp8-init "$preset" --seed 1 -o fresh.h5
 run fp8-convert fresh.h5 -o model.h5
 
 say "3  Write one configuration for all runs"

@@ -5,14 +5,15 @@
 #   examples/4-recipes/run.sh [FOLDER]      FOLDER (default: build/recipes) must be new, empty, or made by an earlier run of this example, which is
 #                                           then deleted
 # BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (default: 240, at least 10), TEXT the text file, whose
-# last tenth is held out, JOBS the number of runs at the same time (default: one for each core, at most 4). The script checks only the exit status of
-# each command.
+# last tenth is held out, PRESET the model (default: demo), JOBS the number of runs at the same time (default: one for each core, at most 4). The script
+# checks only the exit status of each command.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/recipes}
 steps=${STEPS:-240}
+preset=${PRESET:-demo}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")
 held_bytes=$((($(wc -c <"$text") + 9) / 10))
 cores=$(env -u OMP_NUM_THREADS nproc)
@@ -29,7 +30,7 @@ run fp8-tokenize train.txt -o train.h5
 run fp8-tokenize held.txt -o held.h5
 
 say "2  Make a model, and write the configuration of all runs"
-run fp8-init demo --seed 1 -o model.h5
+run fp8-init "$preset" --seed 1 -o model.h5
 cat >run.json <<END
 {
   "data": "train.h5", "seq-length": 128, "batch-size": 8,

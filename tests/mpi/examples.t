@@ -1,12 +1,12 @@
 #!/bin/sh
-# The examples, with ten steps each.
+# The examples, with ten steps of a tiny model each; the demo has two pairs of runs.
 . "${SRC:-.}/tests/cli/lib.sh"
 head -c 12000 "$SRC/share/text/tinyshakespeare.txt" >text.txt
-export STEPS=10 TEXT=text.txt PYTHON=none
+export STEPS=10 SEEDS=2 PRESET=tiny TEXT=text.txt PYTHON=none
 status "the demo succeeds" 0 "$SRC/examples/1-demo/run.sh" demo
 is "the demo runs to its last command" "$(grep -c '^\(gate met\|gate not met\|cannot tell\)' out) $(grep -c '^Done in ' out)" "1 1"
-is "the demo prints a line for the first step and each fifth of six runs" "$(grep -c '^  step .* of 10 ' out)" 36
-is "the demo leaves six runs" "$(find demo -path '*/step-00000010' -prune | wc -l)" 6
+is "the demo prints a line for the first step and each fifth of four runs" "$(grep -c '^  step .* of 10 ' out)" 24
+is "the demo leaves four runs" "$(find demo -path '*/step-00000010' -prune | wc -l)" 4
 is "the demo ends with text of the trained model" "$(grep -c '^\$ fp8-generate fp8-1/step-00000010 ' out) $(sed -n '/^\$ fp8-generate/,/^Done in/p' out | wc -m | awk '{ print ($1 > 150) }')" "1 1"
 status "the example of precision phases succeeds" 0 "$SRC/examples/2-precision-phases/run.sh" phases
 is "the run by fp8-resume and the run by hand are equal" "$(grep 'equal$' out)" "supervised/step-00000010 and byhand/step-00000010: equal"
