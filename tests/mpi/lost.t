@@ -7,12 +7,31 @@ limit=3 # seconds
 cleanup() { for p in pid?; do [ -f "$p" ] && kill -KILL "$(cat "$p")" 2>/dev/null; done; cd / && rm -rf "$work"; }
 trap cleanup EXIT
 
+cat >init.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+// Open MPI calls this function between two looks at its queues: ranks that wait for a lost one sleep instead of using a core.
+int sched_yield(void) {
+  const struct timespec moment = {0, 1000000};
+  return nanosleep(&moment, NULL);
+}
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+  int (*next)(int *, char ***, int, int *) = (int (*)(int *, char ***, int, int *))dlsym(RTLD_NEXT, "MPI_Init_thread");
+  int status = next(argc, argv, required, provided);
+  if (getenv("STOPPED") && atoi(getenv("OMPI_COMM_WORLD_RANK")) == atoi(getenv("STOPPED"))) raise(SIGSTOP);
+  return status;
+}
+END
+cc -shared -fPIC -o init.so init.c -ldl || result 1 "init.so"
 # begin RANKS COMMAND...: starts the command on RANKS ranks, which write their process ids to pid0, pid1, ...
 begin() {
   ranks=$1
   shift
   rm -f pid? log
-  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh "$@" >log 2>err </dev/null &
+  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; LD_PRELOAD=$PWD/init.so exec "$@"' sh "$@" >log 2>err </dev/null &
   job=$!
 }
 until_says() { # REGEX: waits at most a minute until a line of the log matches
@@ -77,19 +96,6 @@ until_says '"type":"step","step":3'
 lost "rank 0 lost during training" 0 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+ \(step [0-9]+\)'
 
 # --- a rank stopped before MPI_Init, or between MPI_Init and the first collective
-cat >init.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <signal.h>
-#include <stdlib.h>
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-  int (*next)(int *, char ***, int, int *) = (int (*)(int *, char ***, int, int *))dlsym(RTLD_NEXT, "MPI_Init_thread");
-  int status = next(argc, argv, required, provided);
-  if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == atoi(getenv("STOPPED"))) raise(SIGSTOP);
-  return status;
-}
-END
-cc -shared -fPIC -o init.so init.c -ldl || result 1 "init.so"
 # early NAME RANK POINT WORDS...: RANK of 2 stops itself; the other rank ends the job and names POINT
 early() {
   name=$1 export STOPPED="$2" point=$3
@@ -101,13 +107,14 @@ early() {
   result $? "$name: the job ends in time"
 }
 for rank in 0 1; do
-  early "rank $rank is stopped before MPI_Init" $rank MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; exec "$@"' sh $train
+  early "rank $rank is stopped before MPI_Init" $rank MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
   early "rank $rank is stopped after MPI_Init" $rank "the first exchange" 'LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
 done
-early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; exec "$@"' sh \
+early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh \
   fp8-eval m.h5 --data d.h5 --seq-length 16 --timeout $limit
 
 fp8-tokenize "$FP8_SHARE/text/tinyshakespeare.txt" -o long.h5 >out 2>err
+unset STOPPED
 begin 2 fp8-eval m.h5 --data long.h5 --seq-length 16 --per-token --timeout $limit
 until_says '"type":"sequence"'
 lost "a rank lost during an evaluation" 1 '(all-reduce|all-gather|all-gather of lengths) [0-9]+'
