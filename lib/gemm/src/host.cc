@@ -36,6 +36,13 @@ std::int64_t piece(std::int64_t extent, std::int64_t limit, bool varies = false)
   return pieces <= 1 ? extent : extent % length == 1 ? length + kTileAlign : length;
 }
 
+// Where the piece after the one at `at` begins. A dry run visits the first two pieces and the last: between them all
+// have the shape of the second.
+std::int64_t next_piece(bool dry, std::int64_t at, std::int64_t length, std::int64_t extent) {
+  const std::int64_t next = at + length;
+  return dry && at > 0 ? std::max(next, (extent - 1) / length * length) : next;
+}
+
 View tile_of_sums(void* data, std::int64_t rows, std::int64_t columns) {
   return tensor::make_view(data, DType::f32, device::DeviceType::host, {rows, columns});
 }
@@ -143,11 +150,11 @@ void HostGemm::multiply(bool dry, const View& a, const View& b, const View& c, b
   const std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[1];
   const std::int64_t rows = piece(m, kLongest, varying_ == Varying::rows), columns = piece(n, kLongest),
                      depth = piece(k, kLongest, varying_ == Varying::contraction);
-  for (std::int64_t j = 0; j < n; j += columns) {
-    for (std::int64_t i = 0; i < m; i += rows) {
+  for (std::int64_t j = 0; j < n; j = next_piece(dry, j, columns, n)) {
+    for (std::int64_t i = 0; i < m; i = next_piece(dry, i, rows, m)) {
       const std::int64_t i_end = std::min(m, i + rows), j_end = std::min(n, j + columns);
       const View part = c.rows(i, i_end).columns(j, j_end);
-      for (std::int64_t p = 0; p < k; p += depth) {
+      for (std::int64_t p = 0; p < k; p = next_piece(dry, p, depth, k)) {
         const std::int64_t p_end = std::min(k, p + depth);
         multiply_once(dry, a.rows(i, i_end).columns(p, p_end), b.rows(p, p_end).columns(j, j_end), part,
                       accumulate || p > 0);
@@ -172,9 +179,9 @@ void HostGemm::run_tiles(bool dry, const View& a, const View& b, const View& c, 
   // An f32 C holds the sums itself if nothing is added to it.
   const bool in_place = c.dtype == DType::f32 && c.contiguous() && columns == n && !epilogue.accumulate && k > 0;
   std::byte* sums = dry || in_place ? nullptr : sums_.memory();
-  for (std::int64_t j = 0; j < n; j += columns) {
+  for (std::int64_t j = 0; j < n; j = next_piece(dry, j, columns, n)) {
     const std::int64_t j_end = std::min(n, j + columns);
-    for (std::int64_t i = 0; i < m; i += rows) {
+    for (std::int64_t i = 0; i < m; i = next_piece(dry, i, rows, m)) {
       const std::int64_t i_end = std::min(m, i + rows);
       const View part = c.rows(i, i_end).columns(j, j_end),
                  tile = in_place ? part : tile_of_sums(sums, i_end - i, j_end - j);
