@@ -135,8 +135,9 @@ fp8-init tiny --set num_hidden_layers=4 -o l.h5 -q >out 2>err
 flags="--batch-size 1 --grad-accumulation 3 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 3"
 for stages in 2 4; do
   [ $stages = 2 ] || long || continue
-  FP8_DEVICE_ORDER=first steps "$step" prompt $stages l $flags --pp $stages
-  FP8_DEVICE_ORDER=$stages FP8_NCCL_DELAY=$stages steps "$step" late $stages l $flags --pp $stages
+  [ $stages = 2 ] && model=m || model=l
+  FP8_DEVICE_ORDER=first steps "$step" prompt $stages $model $flags --pp $stages
+  FP8_DEVICE_ORDER=$stages FP8_NCCL_DELAY=$stages steps "$step" late $stages $model $flags --pp $stages
   same_bits "$stages stages: the bits of steps without delays" late prompt
   is "$stages stages: and of the evaluation" "$(evaluations late)" "$(evaluations prompt)"
 done
