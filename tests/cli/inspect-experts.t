@@ -5,8 +5,7 @@
 text_size=4200
 . "$SRC/tests/cli/train.sh"
 data="--data d.h5 --seq-length 32 --batch-size 4"
-# figures FILE EXPRESSION: the value of a Python expression over `r`, the list of records
-figures() { python3 -c 'import json, sys; r = [json.loads(line) for line in open(sys.argv[1])]; print(eval(sys.argv[2]))' "$1" "$2"; }
+answering
 fp8-init mixtral-tiny -o mixtral.h5 >out 2>err && fp8-init qwen3-moe-tiny -o qwen.h5 >out 2>err
 result $? "a Mixtral, and a Qwen3-MoE with a dense layer"
 

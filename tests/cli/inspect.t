@@ -7,8 +7,7 @@ text_size=4200
 data="--data d.h5 --seq-length 32 --batch-size 4"
 # without_time FILE: the operand and GEMM records without their times and steps
 without_time() { grep -v '"type":"inspect"' "$1" | sed -e 's/,"time":"[^"]*"}$/}/' -e 's/,"step":[0-9]*}$/}/'; }
-# figures FILE EXPRESSION: the value of a Python expression over `r`, the list of records
-figures() { python3 -S -c 'import json, struct, sys; r = [json.loads(line) for line in open(sys.argv[1])]; print(eval(sys.argv[2]))' "$1" "$2"; }
+answering
 
 fp8-inspect m.h5 $data --json >records 2>err
 result $? "fp8-inspect inspects a checkpoint"

@@ -6,6 +6,8 @@
 #   is NAME GOT WANTED            passes if the two strings are equal
 #   long                          succeeds if FP8_LONG is set, as by make check-long; else counts a case that is left out, and fails
 #   chosen WORDS                  sets way to the words; those that begin with "long: " lose this mark and are chosen as long decides
+#   figures FILE EXPRESSION       prints the value of a Python expression over r, the list of the JSON records in a file. `answering` starts the Python that
+#                                 answers all questions, and has to come before
 #   on_terminal WORDS...          runs the words as a shell command whose standard streams are a terminal, and prints its output
 # BIN is the folder of the programs, SRC the root of the sources. The output of the last command is in the files out and err.
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -67,6 +69,26 @@ long() {
 chosen() {
   way=${1#long: }
   [ "$way" = "$1" ] || long
+}
+answering() {
+  mkfifo questions answers
+  python3 -S -c '
+import json, struct, sys, traceback
+for question in sys.stdin:
+    path, expression = question.rstrip("\n").split("\t", 1)
+    try:
+        r = [json.loads(line) for line in open(path)]
+        answer = str(eval(expression))
+    except Exception:
+        traceback.print_exc()
+        answer = "an error"
+    print(answer.replace("\n", "\\n"), flush=True)' <questions >answers &
+  exec 8>questions 9<answers # Python ends with the script, the only one that holds its input open
+}
+figures() {
+  printf '%s\t%s\n' "$1" "$2" >&8
+  IFS= read -r answer <&9
+  printf '%s\n' "$answer"
 }
 on_terminal() { script -qec "$*" /dev/null; }
 done_testing() {
