@@ -123,11 +123,12 @@ is "evaluations have the tokens of five batches" "$(evaluations e1.log | cut -d'
 evaluations e1.log >a && evaluations e3.log | paste -d' ' - a | awk '{ d = ($3 - $6) / $6; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad }'
 result $? "evaluations of 3 ranks and of 1 rank have the same losses"
 near "evaluations do not change the training losses" e3.log one 1e-6
-fp8-eval e1/step-00000004 --data d.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >eval1 2>err
+head -c 4000 text.txt >some.txt && fp8-tokenize some.txt -o some.h5 -q >out 2>err
+fp8-eval e1/step-00000004 --data some.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >eval1 2>err
 for n in 2 4; do
   [ $n = 4 ] || long || continue
-  mpirun -n $n fp8-eval e1/step-00000004 --data d.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >evaln 2>err
-  is "fp8-eval on $n ranks: the sequences are in order" "$(field index evaln)" "$(seq 0 1248)"
+  mpirun -n $n fp8-eval e1/step-00000004 --data some.h5 --seq-length 16 --precision fp32 --per-token --batch-size 7 >evaln 2>err
+  is "fp8-eval on $n ranks: the sequences are in order" "$(field index evaln)" "$(seq 0 248)"
   is "fp8-eval on $n ranks: the token losses are those of one rank" "$(paste -d" " eval1 evaln | sed 's/,"time":"[^"]*"//g' | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
   is "fp8-eval on $n ranks: the loss is that of one rank" "$(tail -1 evaln | field loss - | awk -v l="$(tail -1 eval1 | field loss -)" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 done

@@ -35,7 +35,8 @@ for way in "long: m: 4 2 --tp 2 --dp-replicate 2 --paranoid 1" "m: 4 2 --tp 2 --
   near_values "$way: norm and evaluation are those of one rank" "$(norm way; evaluations way)" "$(norm one; evaluations one)"
   ok "$way: the gradients are those of one rank" fp8-info one.safetensors --diff way.safetensors --bound 1e-5
 done
-evaluate() { mpirun -n $1 fp8-eval $2/step-00000003 --data d.h5 --seq-length 16 --batch-size 4 --precision fp32 -q 2>err | field loss - | tail -n 1; }
+head -c 4000 text.txt >some.txt && fp8-tokenize some.txt -o some.h5 -q >out 2>err
+evaluate() { mpirun -n $1 fp8-eval $2/step-00000003 --data some.h5 --seq-length 16 --batch-size 4 --precision fp32 -q 2>err | field loss - | tail -n 1; }
 near_values "fp8-eval reads the checkpoint, on one rank" "$(evaluate 1 run.way)" "$(evaluate 1 run.one)"
 near_values "and on three ranks" "$(evaluate 3 run.way)" "$(evaluate 1 run.one)"
 mesh='"mesh":\{"dp_replicate":2,"dp_shard":2,"pp":1,"ep":2,"tp":2\}'
