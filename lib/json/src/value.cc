@@ -177,6 +177,24 @@ bool Object::operator==(const Object& other) const {
          });
 }
 
+Value::Value() noexcept : data_(nullptr) {}
+Value::Value(std::nullptr_t) noexcept : data_(nullptr) {}
+Value::Value(Boolean value) : data_(value.value) {}
+Value::Value(Whole value) : data_(value.bits) {
+  if (value.in_range) data_ = static_cast<std::int64_t>(value.bits);
+}
+Value::Value(double value) : data_(value) {}
+Value::Value(std::string value) : data_(std::move(value)) {}
+Value::Value(std::string_view value) : data_(std::string(value)) {}
+Value::Value(const char* value) : data_(std::string(value)) {}
+Value::Value(Array value) : data_(std::move(value)) {}
+Value::Value(Object value) : data_(std::move(value)) {}
+Value::~Value() = default;
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+
 Type Value::type() const {
   constexpr std::array<Type, 8> kTypes = {Type::null, Type::boolean, Type::integer, Type::integer,
                                           Type::real, Type::string,  Type::array,   Type::object};

@@ -102,30 +102,36 @@ class Value {
  public:
   // NOLINTBEGIN(google-explicit-constructor): literals convert to Value implicitly
   /// null
-  Value() = default;
+  Value() noexcept;
   /// null
-  Value(std::nullptr_t) {}
+  Value(std::nullptr_t) noexcept;
   /// boolean; not from pointers
   template <std::same_as<bool> T>
-  Value(T value) : data_(value) {}
+  Value(T value) : Value(Boolean{value}) {}
   /// integer of any width
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Value(T value) : data_(integer(value)) {}
+  requires(!std::same_as<T, bool>) Value(T value)
+      : Value(Whole{static_cast<std::uint64_t>(value), std::in_range<std::int64_t>(value)}) {}
   /// float, upcast to double; reads back to the same bits
-  Value(float value) : data_(static_cast<double>(value)) {}
+  Value(float value) : Value(static_cast<double>(value)) {}
   /// float
-  Value(double value) : data_(value) {}
+  Value(double value);
   /// string, which must be UTF-8 (dump() replaces invalid bytes)
-  Value(std::string value) : data_(std::move(value)) {}
+  Value(std::string value);
   /// string, which must be UTF-8
-  Value(std::string_view value) : data_(std::string(value)) {}
+  Value(std::string_view value);
   /// string, which must be UTF-8
-  Value(const char* value) : data_(std::string(value)) {}
+  Value(const char* value);
   /// array
-  Value(Array value) : data_(std::move(value)) {}
+  Value(Array value);
   /// object
-  Value(Object value) : data_(std::move(value)) {}
+  Value(Object value);
   // NOLINTEND(google-explicit-constructor)
+  ~Value();
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
 
   /// Type of the value.
   Type type() const;
@@ -170,12 +176,17 @@ class Value {
  private:
   // uint64 only above the range of int64, so that each number has one representation.
   using Data = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, Array, Object>;
-  template <std::integral T>
-  static Data integer(T value) {
-    if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);
-    return static_cast<std::uint64_t>(value);
-  }
-  Data data_ = nullptr;
+  struct Boolean {
+    bool value;
+  };
+  struct Whole {
+    std::uint64_t bits;  // in two's complement if `in_range`
+    bool in_range;       // of int64
+  };
+  // Code of the variant is in value.cc alone: others compile faster.
+  explicit Value(Boolean value);
+  explicit Value(Whole value);
+  Data data_;
 };
 
 /// A member of an object.
