@@ -64,7 +64,7 @@ sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-
 # GCC makes constants of headers unique symbols under ASan, which objcopy leaves global in objects of *.isa.cc.
 isa_sanitize := $(if $(SAN),$(if $(findstring clang,$(CXX)),,-fno-gnu-unique))
 sysroot  := $(SYSROOT:%=--sysroot=%)
-CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(or $(clang_flags),$(OPENMP) $(warnings)) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # -z x86-64-v3 makes the dynamic loader refuse a CPU that lacks MARCH, before the program executes an instruction.
 LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,
@@ -109,8 +109,10 @@ apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
 # Sources with loops over tensors, tokens or logs are `hot` in crate.mk, and compiled with OPT. Others have -O1: -O2 only takes longer to compile.
-# Tests take longer to compile than to run, but for those that run kernels.
-test_opt = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
+# Tests take longer to compile than to run, but for those that run kernels. Those that set the threads of OpenMP are compiled as these are, by CXX.
+test_opt  = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
+omp_tests := $(shell grep -l '<omp.h>' lib/*/tests/*.cc)
+apart     += $(omp_tests)
 define crate_rules # $1 = crate
 $(eval $1.srcs := $(call srcs,lib/$1/src))
 $(eval $1.objs := $(call objs_in,$(filter-out $($1.aside),$($1.srcs))) $(call objs_in,$(filter $($1.aside),$($1.srcs)),aside.))$O/lib/$1.a: $($1.objs)
@@ -138,6 +140,7 @@ endef
 $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))
 $(foreach t,$(TOOLS),$(eval $(call load,tools/$t)))
 $(foreach c,$(seen),$(eval $(call crate_rules,$c)))
+$(call objs_of,$(omp_tests)): OPT := -O1
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 
@@ -149,7 +152,7 @@ tests: $(tests) $O/test/fault.so $O/test/forge
 benches: $(benches)
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
-cxx      = $(CXX) $(CXXFLAGS) $(heap) $(use_pch) $(INC)
+cxx      = $(compiler) $(CXXFLAGS) $(heap) $(use_pch) $(INC)
 changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
 record   = @printf '%s\n' '$(subst ','\'',made.$@ := $(strip $1))' >>$(basename $@).d
 changed:

@@ -31,7 +31,7 @@ TEST(Prompts, RecordsOfTextAndIds) {
         {R"({"ids":[1],"messages":[]})", "the record has both \"messages\" and \"ids\""},
         {R"({"conversations":[],"text":"a"})", "the record has both \"conversations\" and"},
         {R"({"messages":[]})", "the record is a conversation"}})
-    EXPECT_TRUE(test::error_of([&] { of(record); }).starts_with(reason)) << record;
+    EXPECT_TRUE(test::error_of([&, text = record] { of(text); }).starts_with(reason)) << record;
   EXPECT_TRUE(
       test::error_of([&] { PromptReader(nullptr, std::nullopt).of_text("a"); }).starts_with("the checkpoint has no"));
   EXPECT_NE(test::error_of([&] { PromptReader(&bytes, chat::read_template("chatml")); }).find("needs a tokenizer.json"),

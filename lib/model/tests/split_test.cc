@@ -121,9 +121,10 @@ void expect_slots(const std::vector<Parameter>& table, const hf::ModelConfig& lo
     EXPECT_TRUE(p.role == ParameterRole::adapter || p.cols() == slot_extent(local, p.slot).cols) << p.name;
   }
   for (const auto& [place, n] : rows) {
-    const bool adapter = std::ranges::any_of(
-        kAdaptedSlots, [&](const AdaptedSlot& a) { return place.second == a.a || place.second == a.b; });
-    EXPECT_TRUE(adapter || n == slot_extent(local, place.second).rows) << n << " rows of unit " << place.first;
+    const Slot slot = place.second;
+    const bool adapter =
+        std::ranges::any_of(kAdaptedSlots, [&](const AdaptedSlot& a) { return slot == a.a || slot == a.b; });
+    EXPECT_TRUE(adapter || n == slot_extent(local, slot).rows) << n << " rows of unit " << place.first;
   }
 }
 

@@ -217,7 +217,7 @@ TEST_F(Step, AFlippedBitIsFoundWhenComputedTwice) {
                                    {"model.norm.weight", 1},
                                    {"model.layers.1.mlp.down_proj.weight", 64},
                                    {"lm_head.weight", 1}}) {
-    const auto at = std::find_if(table.begin(), table.end(), [&](const auto& p) { return p.name == name; });
+    const auto at = std::find_if(table.begin(), table.end(), [n = name](const auto& p) { return p.name == n; });
     ASSERT_NE(at, table.end());
     for (const std::int64_t micro_batches : {1, 2}) {
       const std::string said = replay({.micro_batches = micro_batches}, static_cast<int>(at - table.begin()), 7,
