@@ -4,8 +4,6 @@
 
 #include <link.h>
 
-#include <cstring>
-
 #include "shim_hooks.h"
 
 namespace fp8::shim {
@@ -51,30 +49,31 @@ inline Memory::Byte* Memory::bytes_from(std::uintptr_t at) {
 
 // Whether no barrier is between two accesses of the same launch by different threads.
 inline bool Memory::unordered(const Moment& before, const Moment& after) const {
-  if (before.interval < launch_ || (before.atomic != 0 && after.atomic != 0)) return false;
-  if (before.interval < block_ || before.several_blocks != 0) return true;
-  if (before.interval < interval_) return false;
-  if (before.several_warps != 0 || before.thread / 32 != after.thread / 32) return true;
-  return (before.several_lanes != 0 || before.thread != after.thread) && before.warp_epoch >= after.warp_epoch;
+  if (before.interval() < launch_ || (before.has(Moment::kAtomic) && after.has(Moment::kAtomic))) return false;
+  if (before.interval() < block_ || before.has(Moment::kSeveralBlocks)) return true;
+  if (before.interval() < interval_) return false;
+  if (before.has(Moment::kSeveralWarps) || before.thread() / 32 != after.thread() / 32) return true;
+  return (before.has(Moment::kSeveralLanes) || before.thread() != after.thread()) &&
+         before.warp_epoch() >= after.warp_epoch();
 }
 
 // `after` with the marks for accesses that it does not come after.
 inline Moment Memory::merged(const Moment& before, Moment after) const {
-  if (before.interval < launch_) return after;
-  after.several_blocks = before.interval < block_ || before.several_blocks != 0;
-  if (before.interval < interval_) return after;
-  after.several_warps = before.several_warps != 0 || before.thread / 32 != after.thread / 32;
-  after.several_lanes =
-      (before.several_lanes != 0 || before.thread != after.thread) && before.warp_epoch >= after.warp_epoch;
+  if (before.interval() < launch_) return after;
+  after.mark(Moment::kSeveralBlocks, before.interval() < block_ || before.has(Moment::kSeveralBlocks));
+  if (before.interval() < interval_) return after;
+  after.mark(Moment::kSeveralWarps, before.has(Moment::kSeveralWarps) || before.thread() / 32 != after.thread() / 32);
+  after.mark(Moment::kSeveralLanes, (before.has(Moment::kSeveralLanes) || before.thread() != after.thread()) &&
+                                        before.warp_epoch() >= after.warp_epoch());
   return after;
 }
 
 inline Memory::Wrong Memory::access_byte(Byte& b, const Moment& now, Access kind, bool shared) {
   // Shared memory of an earlier block is another memory.
-  if (shared && b.written.interval < block_) b.written = {};
-  if (shared && b.read.interval < block_) b.read = {};
+  if (shared && b.written.interval() < block_) b.written = {};
+  if (shared && b.read.interval() < block_) b.read = {};
   if (unordered(b.written, now)) return Wrong::after_write;
-  if (shared && kind != Access::write && b.written.interval == 0) return Wrong::unwritten;
+  if (shared && kind != Access::write && b.written.interval() == 0) return Wrong::unwritten;
   if (kind == Access::read) {
     b.read = merged(b.read, now);
     return Wrong::nothing;
@@ -87,8 +86,8 @@ inline Memory::Wrong Memory::access_byte(Byte& b, const Moment& now, Access kind
 std::string Memory::message(Wrong wrong, const Byte& b, Access kind, bool shared) const {
   if (wrong == Wrong::unwritten) return "reads shared memory that no thread of the block has written";
   const Moment& before = wrong == Wrong::after_write ? b.written : b.read;
-  std::string other = "thread " + std::to_string(before.thread);
-  if (before.interval < block_ || before.several_blocks != 0) other += " of another block";
+  std::string other = "thread " + std::to_string(before.thread());
+  if (before.interval() < block_ || before.has(Moment::kSeveralBlocks)) other += " of another block";
   return std::string(kind == Access::read ? "reads " : "writes ") + (shared ? "shared" : "global") + " memory that " +
          other + " has " + (wrong == Wrong::after_write ? "written" : "read") + ", without a barrier between";
 }
@@ -97,30 +96,26 @@ bool Memory::access(std::uintptr_t at, std::size_t bytes, Access kind, unsigned 
                     std::size_t& fresh, std::string& why) {
   fresh = 0;
   const bool shared = shared_.has(at);
-  Moment now;
-  now.interval = interval_;
-  now.warp_epoch = warp_epoch;
-  now.thread = static_cast<std::uint16_t>(thread & 1023u);
-  now.atomic = kind == Access::atomic ? 1 : 0;
+  const Moment now(interval_, warp_epoch, thread, kind == Access::atomic ? Moment::kAtomic : 0);
   // Most accesses find all their bytes in one state.
-  const auto same = [](const Byte& x, const Byte& y) { return std::memcmp(&x, &y, sizeof x) == 0; };
   Byte* byte = nullptr;
   Byte before, after;
+  std::size_t unknown = 0;  // 1 if the launch had not accessed such a byte in this way
   for (std::size_t i = 0; i < bytes; ++i, ++byte) {
     if (i == 0 || (at + i) % kPage == 0) byte = bytes_from(at + i);
-    const bool known = byte->written.interval >= launch_ || (kind == Access::read && byte->read.interval >= launch_);
-    fresh += known ? 0 : 1;
-    if (i > 0 && same(*byte, before)) {
-      *byte = after;
-      continue;
+    if (i == 0 || *byte != before) {
+      before = after = *byte;
+      const bool known =
+          before.written.interval() >= launch_ || (kind == Access::read && before.read.interval() >= launch_);
+      unknown = known ? 0 : 1;
+      const Wrong wrong = access_byte(after, now, kind, shared);
+      if (wrong != Wrong::nothing) {
+        why = message(wrong, before, kind, shared);
+        return false;
+      }
     }
-    before = *byte;
-    const Wrong wrong = access_byte(*byte, now, kind, shared);
-    if (wrong != Wrong::nothing) {
-      why = message(wrong, before, kind, shared);
-      return false;
-    }
-    after = *byte;
+    *byte = after;
+    fresh += unknown;
   }
   return true;
 }

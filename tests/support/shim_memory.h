@@ -29,15 +29,31 @@ Range shared_memory();
 enum class Access : std::uint8_t { read, write, atomic };
 
 /// When and by whom an address was accessed. An interval is the time between two barriers of one block; intervals of
-/// all blocks and launches are numbered in order of execution.
-struct Moment {
-  std::uint32_t interval = 0;            ///< 0: never
-  std::uint16_t warp_epoch = 0;          ///< number of warp barriers of the thread's warp in this block before it
-  std::uint16_t thread : 10 = 0;         ///< thread of the block, the last one if several accessed
-  std::uint16_t atomic : 1 = 0;          ///< an atomic operation
-  std::uint16_t several_lanes : 1 = 0;   ///< lanes of the warp accessed it, unordered
-  std::uint16_t several_warps : 1 = 0;   ///< warps of the block accessed it in the interval
-  std::uint16_t several_blocks : 1 = 0;  ///< blocks of the launch accessed it
+/// all blocks and launches are numbered in order of execution. Packed into one word, since each access reads and writes
+/// several.
+class Moment {
+ public:
+  static constexpr std::uint64_t kAtomic = std::uint64_t{1} << 58;         ///< an atomic operation
+  static constexpr std::uint64_t kSeveralLanes = std::uint64_t{1} << 59;   ///< lanes of the warp accessed it, unordered
+  static constexpr std::uint64_t kSeveralWarps = std::uint64_t{1} << 60;   ///< warps of the block did in the interval
+  static constexpr std::uint64_t kSeveralBlocks = std::uint64_t{1} << 61;  ///< blocks of the launch did
+
+  /// Never.
+  Moment() = default;
+  Moment(std::uint32_t interval, std::uint16_t warp_epoch, unsigned thread, std::uint64_t marks)
+      : bits_(interval | std::uint64_t{warp_epoch} << 32 | std::uint64_t{thread & 1023u} << 48 | marks) {}
+  bool operator==(const Moment&) const = default;
+  /// 0: never.
+  std::uint32_t interval() const { return static_cast<std::uint32_t>(bits_); }
+  /// The number of warp barriers of the thread's warp in this block before it.
+  std::uint16_t warp_epoch() const { return static_cast<std::uint16_t>(bits_ >> 32); }
+  /// The thread of the block, the last one if several accessed.
+  unsigned thread() const { return static_cast<unsigned>(bits_ >> 48) & 1023u; }
+  bool has(std::uint64_t mark) const { return (bits_ & mark) != 0; }
+  void mark(std::uint64_t mark, bool set) { bits_ |= set ? mark : 0; }
+
+ private:
+  std::uint64_t bits_ = 0;
 };
 
 /// The accesses of all kernels to memory, by byte.
@@ -57,6 +73,7 @@ class Memory {
  private:
   struct Byte {
     Moment written, read;
+    bool operator==(const Byte&) const = default;
   };
   static constexpr std::size_t kPage = 4096;
   using Page = std::array<Byte, kPage>;
