@@ -259,6 +259,20 @@ void check_sizes(const std::string& name, dim3 grid, dim3 size) {
     throw std::runtime_error(name + ": invalid block size: " + text(size) + " threads");
 }
 
+// Not a part of access(), most of whose calls are for local variables and indices and need no stack frame.
+[[gnu::noinline]] void record(std::uintptr_t address, std::size_t bytes, Access kind, const void* caller) {
+  const bool writes = kind == Access::write;
+  if (in_atomic) kind = Access::atomic;
+  static std::string wrong;  // fail() does not unwind
+  std::size_t fresh = 0;
+  if (!memory.access(address, bytes, kind, static_cast<unsigned>(block.current),
+                     block.warp_epochs[block.current / kWarp], fresh, wrong))
+    fail(wrong + line_of(caller));
+  if (memory.shared().has(address)) return;
+  (writes ? block.work->written : block.work->read) += fresh;
+  block.work->accessed += bytes;
+}
+
 }  // namespace
 
 Order next_order() {
@@ -304,22 +318,11 @@ void begin_kernel() {
 }
 
 void access(const void* at, std::size_t bytes, Access kind, const void* caller) {
-  if (!in_kernel) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  const auto within = [address](const void* begin, std::size_t size) {
-    return address - reinterpret_cast<std::uintptr_t>(begin) < size;
+  const auto within = [at](const void* begin, std::size_t size) {
+    return reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(begin) < size;
   };
-  if (within(&now, sizeof now) || within(block.stacks.get(), kMostThreads * kStack)) return;
-  const bool writes = kind == Access::write;
-  if (in_atomic) kind = Access::atomic;
-  static std::string wrong;  // fail() does not unwind
-  std::size_t fresh = 0;
-  if (!memory.access(address, bytes, kind, static_cast<unsigned>(block.current),
-                     block.warp_epochs[block.current / kWarp], fresh, wrong))
-    fail(wrong + line_of(caller));
-  if (memory.shared().has(address)) return;
-  (writes ? block.work->written : block.work->read) += fresh;
-  block.work->accessed += bytes;
+  if (!in_kernel || within(&now, sizeof now) || within(block.stacks.get(), kMostThreads * kStack)) return;
+  record(reinterpret_cast<std::uintptr_t>(at), bytes, kind, caller);
 }
 
 void misaligned(const void* at, std::size_t alignment, const char* file, std::uint32_t line) {
