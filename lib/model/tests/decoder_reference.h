@@ -129,7 +129,9 @@ class ReferenceDecoder {
     for (std::size_t i = 0; i < m; ++i)
       for (std::size_t j = 0; j < n; ++j) {
         double sum = bias != nullptr ? (*bias)[j] : 0;
-        for (std::size_t l = 0; l < k; ++l) sum += x[i * k + l] * w[j * k + l];
+        const double* const row = x.data() + i * k;  // elements of vectors are calls without optimization
+        const double* const weight = w.data() + j * k;
+        for (std::size_t l = 0; l < k; ++l) sum += row[l] * weight[l];
         y[i * n + j] = sum;
       }
     return y;
