@@ -218,7 +218,7 @@ TEST(World, AWatchdogWaitsForWorkOfARankAlone) {
   const std::unique_ptr<Communicator> group = mpi_world();
   EXPECT_TRUE(group->watch(2, [](const watchdog::Stall& s) { ADD_FAILURE() << s.message(); }));
   agree(*group, [&] {
-    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   });
 }
 
