@@ -109,8 +109,8 @@ apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
 # Sources with loops over tensors, tokens or logs are `hot` in crate.mk, and compiled with OPT. Others have -O1: -O2 only takes longer to compile.
-# Tests take longer to compile than to run, but for those that run kernels. Those that set the threads of OpenMP are compiled as these are, by CXX.
-test_opt  = $(if $(filter $1,$(shimmed) kernels),-O1,-O0)
+# Tests take longer to compile than to run, and have -O0, but for those that run kernels. Those that set the threads of OpenMP have -O1 too, since Clang,
+# which may compile those with -O0 (pch.mk), has an OpenMP of its own.
 omp_tests := $(shell grep -l '<omp.h>' lib/*/tests/*.cc)
 apart     += $(omp_tests)
 define crate_rules # $1 = crate
@@ -122,7 +122,7 @@ $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
 $(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): INC := $($1.inc) -Ilib/$1/src -Itests/support
-$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): OPT := $(call test_opt,$1)
+$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): OPT := -O0
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
@@ -140,7 +140,7 @@ endef
 $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))
 $(foreach t,$(TOOLS),$(eval $(call load,tools/$t)))
 $(foreach c,$(seen),$(eval $(call crate_rules,$c)))
-$(call objs_of,$(omp_tests)): OPT := -O1
+$(call objs_of,$(omp_tests) $(in_shim)): OPT := -O1
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 

@@ -8,7 +8,7 @@ pch     = $(if $(filter 1,$(PCH)),$O/pch/$(if $(and $(findstring /tests/,$(@:$O/
 use_pch = $(pch:%=-Winvalid-pch -include %) $(if $(findstring -O3,$(pch)),-Wno-stringop-overflow -Wno-array-bounds)
 # GCC collects garbage from this many KiB on, which takes a tenth of its time: one source needs less, or little more.
 heap    = $(if $(filter 1,$(PCH)),$(if $(clang_flags),,--param ggc-min-heapsize=500000))
-# Tests with -O0 are compiled by Clang 14, where it is installed beside g++: it takes three fifths of the time. Builds with PCH=0 compile them by g++.
+# What has -O0, which are tests, is compiled by Clang 14 where it is installed beside g++: it takes three fifths of the time. With PCH=0 g++ compiles it.
 clang    := $(if $(and $(filter 1,$(PCH)),$(filter g++,$(notdir $(CXX)))),$(if $(SAN)$(SYSROOT),,$(shell command -v clang++-14)))
 compiler  = $(if $(clang_flags),$(clang),$(CXX))
 clang_flags = $(if $(filter -O0,$(OPT)),$(if $(clang),-fopenmp-simd $(warnings) -Wno-unknown-warning-option -Wno-sign-conversion))

@@ -3,7 +3,7 @@ define suite_rules # $1 = folder in tests that contains a test program, $2 = inc
 $(call load,tests/$1)
 $(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
 $($1_test.objs) $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
-$($1_test.objs) $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := $(call test_opt,$1)
+$($1_test.objs) $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := -O0
 endef
 $(eval $(call suite_rules,golden))
 $(eval $(call suite_rules,fault,-Ilib/ckpt/tests))
@@ -11,7 +11,7 @@ $(eval $(call suite_rules,gpu))
 # Sources with kernels compiled for the host, which are linked before the libraries that they replace parts of.
 $(eval $(call suite_rules,kernels))
 on_host := $(patsubst %.cc,$O/%.o,$(wildcard tests/kernels/*_on_host.cc))
-$(on_host): OPT := $(call test_opt,kernels)
+$(on_host): OPT := -O1
 $(on_host): INC := -Itests/kernels/include $(kernels.inc) -Itests/support
 $O/test/kernels_test: $(on_host) $(shim)
 # Tests of what the private cuda.h declares; those of launches and of single kernels compile the kernels again.
