@@ -21,6 +21,7 @@
 #                              MOMENT, and sends SIGKILL to one rank; passes if the run has saved more than after the kill before it, the checkpoints in its
 #                              log exist and all checkpoints verify; sets there to the newest one, and counts the passes in kept
 #   unfinished                 succeeds if a save of the run killed has started and not ended
+#   sleeping FILE              writes a C source for a library to preload to FILE and appends the input: with it, ranks that wait sleep
 fp8-init tiny -o m.h5 >out 2>err && head -c "${text_size:-20000}" "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
 result $? "a model and data are made"
 
@@ -103,4 +104,10 @@ kill_rank() {
   result $verify "$name: all checkpoints verify"
   [ $exist$verify != 00 ] || kept=$((kept + 1))
   newest=$told
+}
+# Open MPI calls sched_yield between two looks at its queues: ranks that wait for a lost one would use a core each.
+sleeping() {
+  printf '%s\n' '#define _GNU_SOURCE' '#include <time.h>' \
+    'int sched_yield(void) { const struct timespec moment = {0, 1000000}; return nanosleep(&moment, NULL); }' >"$1"
+  cat >>"$1"
 }

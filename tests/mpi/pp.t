@@ -133,18 +133,11 @@ for way in "long: u --precision fp8 --recipe tensorwise --async-save" "long: t -
 done
 
 # --- a stage that stops before it sends is named, with the message that another stage waits for
-cat >stop.c <<'END'
-#define _GNU_SOURCE
+sleeping stop.c <<'END'
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
-// Open MPI calls this function between two looks at its queues: a rank that waits for the stopped one sleeps instead of using a core.
-int sched_yield(void) {
-  const struct timespec moment = {0, 1000000};
-  return nanosleep(&moment, NULL);
-}
 typedef int (*Isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
   static int sent; // messages between stages, which are longer than those of the watchdog
