@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "shim_launches.h"
+
 #define __global__
 #define __device__
 #define __host__
@@ -73,9 +75,8 @@ Order next_order();
 void begin_kernel();
 
 /// Runs `body` for every thread of every block. Throws std::runtime_error that names `name` for what the comment at the
-/// top of this file lists; rethrows the exceptions of a thread. `last_only` runs the last block alone.
-void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body, Order order = next_order(),
-         bool last_only = false);
+/// top of this file lists; rethrows the exceptions of a thread. Launches (shim_launches.h) can choose some blocks.
+void run(const std::string& name, dim3 grid, dim3 block, const std::function<void()>& body, Order order = next_order());
 
 /// Waits for all threads of the block.
 void block_barrier();
@@ -103,6 +104,9 @@ struct Work {
 /// The work of all launches since the start of the program, by the name of the launch.
 std::map<std::string, Work>& work();
 
+/// The number of multiprocessors, which depends on the blocks that run.
+int multiprocessors();
+
 /// CudaLauncher for the host.
 class Launcher {
  public:
@@ -110,9 +114,9 @@ class Launcher {
   /// CudaLauncher takes a context; the shim ignores it.
   template <class Context>
   explicit Launcher(const Context&) {}
-  /// A small number, so that tests cover grids limited by the number of multiprocessors.
-  int multiprocessors() const { return 3; }
-  /// Runs the kernel and counts the launch.
+  /// See Blocks.
+  int multiprocessors() const { return shim::multiprocessors(); }
+  /// Runs the kernel.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -122,11 +126,8 @@ class Launcher {
       begin_kernel();
       std::apply(body, copies);
     };
-    run(name, grid, block, body_of_thread, next_order(), last_block_only);
-    ++launches;
+    run(name, grid, block, body_of_thread);
   }
-  mutable int launches = 0;      ///< number of kernel launches
-  bool last_block_only = false;  ///< run only the last block of each grid, for grids that are too large to run whole
 };
 
 }  // namespace fp8::shim

@@ -105,15 +105,49 @@ TEST(Shim, BlocksAfterARefusedLaunchRunFromTheirStart) {
 TEST(Shim, CountsLaunchesAndBytes) {
   std::vector<int> x(150);
   const shim::Work before = shim::work()["counted"];
-  const shim::Launcher launch;
-  launch("counted", dim3(3), dim3(kThreads), shift<true>, x.data(), 150);
-  EXPECT_EQ(launch.launches, 1);
+  const shim::Launches launches;
+  shim::Launcher()("counted", dim3(3), dim3(kThreads), shift<true>, x.data(), 150);
+  EXPECT_EQ(launches.grids().size(), 1u);
   const shim::Work after = shim::work()["counted"];
   EXPECT_EQ(after.launches - before.launches, 1);
   if (!shim::kChecksMemory) return;
   EXPECT_EQ(after.read - before.read, 600);
   EXPECT_EQ(after.written - before.written, 600);
   EXPECT_EQ(after.accessed - before.accessed, 1200);
+}
+
+void mark(int* blocks) {
+  if (threadIdx.x == 0) blocks[blockIdx.y * gridDim.x + blockIdx.x] = static_cast<int>(gridDim.x);
+}
+
+TEST(Shim, RunsTheBlocksOfTheNewestLaunches) {
+  const shim::Launcher launch;
+  const auto run = [&](dim3 grid) {
+    std::vector<int> blocks(6);
+    launch("marked", grid, dim3(kThreads), mark, blocks.data());
+    return blocks;
+  };
+  EXPECT_EQ(launch.multiprocessors(), 3);
+  const shim::Launches all;
+  EXPECT_EQ(run(dim3(3, 2)), std::vector<int>(6, 3));
+  const int before = shim::work()["marked"].launches;
+  {
+    const shim::Launches last(shim::Blocks::last);
+    EXPECT_EQ(run(dim3(3, 2)), (std::vector<int>{0, 0, 0, 0, 0, 3}));
+    EXPECT_GT(launch.multiprocessors(), 1 << 16);
+    const shim::Launches none(shim::Blocks::none);
+    EXPECT_EQ(run(dim3(0x7FFFFFFF, 65535, 65535)), std::vector<int>(6));
+    EXPECT_EQ(launch.multiprocessors(), 132);
+    EXPECT_THROW(run(dim3(1, 65536)), std::runtime_error);
+    ASSERT_EQ(none.grids().size(), 1u);
+    EXPECT_EQ(none.grids()[0].x, 0x7FFFFFFFu);
+    EXPECT_EQ(none.grids()[0].z, 65535u);
+    EXPECT_EQ(last.grids().size(), 1u);
+  }
+  EXPECT_EQ(shim::work()["marked"].launches, before + 1);
+  EXPECT_EQ(launch.multiprocessors(), 3);
+  EXPECT_EQ(run(dim3(6)), std::vector<int>(6, 6));
+  EXPECT_EQ(all.grids().size(), 2u);
 }
 
 // Every thread reads the same 4 bytes.

@@ -1,31 +1,28 @@
 // The kernels of attention on the host, thread by thread, compared with the host's attention.
-#include "cuda_shim.h"
-//
-#include "attention.cuh"
 #include "attention_cases.h"
 #include "attention_fused.h"
+#include "cuda.h"
 #include "far_rows.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
-#include "grids.h"
 #include "long.h"
 #include "shim_device.h"
+#include "shim_launches.h"
 
 namespace fp8::ops {
 namespace {
 
 struct ShimAttention : ShimMemory {
-  const shim::Launcher launch;
   void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
                          const View& out, const View& lse) {
-    attention_forward_cuda(launch, q, k, v, scale, documents, out, lse);
+    cuda::attention_forward(context, q, k, v, scale, documents, out, lse);
   }
   void attention_backward(const View& q, const View& k, const View& v, const View& out, const View& lse,
                           const View& dout, float scale, const Documents& documents, const View& dq, const View& dk,
                           const View& dv) {
     const auto like_k = [&] { return scratch(k.dtype, {k.shape[0], k.shape[1], k.shape[2], k.shape[3]}); };
     const cuda::AttentionScratch memory{scratch(DType::f32, {q.shape[0], q.shape[1], q.shape[2]}), like_k(), like_k()};
-    attention_backward_cuda(launch, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, memory);
+    cuda::attention_backward(context, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, memory);
   }
 };
 
@@ -120,16 +117,16 @@ TEST(AttentionCuda, RowsFarApartEqualTheHosts) {
 // Grids of many sequences and heads, which have more blocks than CUDA allows along y.
 TEST(AttentionCuda, GridsOfManyHeads) {
   float value = 0;
-  std::vector<dim3> grids;
-  const test::Grids launch(grids);
+  const shim::Launches launches(shim::Blocks::none);
+  const Context context{.device = device::DeviceType::cuda};
   const auto view = [&](tensor::Shape shape) {
     return tensor::make_view(&value, DType::f32, device::DeviceType::host, shape);
   };
   const View q = view({64, 8192, 32, 64}), lse = view({64, 32, 8192});
-  attention_forward_cuda(launch, q, q, q, 1, {}, q, lse);
-  attention_backward_cuda(launch, q, q, q, q, lse, q, 1, {}, q, q, q, {view({64, 8192, 32}), q, q});
-  EXPECT_GT(grids.at(0).x, 65535u);
-  EXPECT_GE(grids.size(), 4u);
+  cuda::attention_forward(context, q, q, q, 1, {}, q, lse);
+  cuda::attention_backward(context, q, q, q, q, lse, q, 1, {}, q, q, q, {view({64, 8192, 32}), q, q});
+  EXPECT_GT(launches.grids().at(0).x, 65535u);
+  EXPECT_GE(launches.grids().size(), 4u);
 }
 
 // Views without memory and a dry context on a device, as for planning.

@@ -1,12 +1,11 @@
 // Element-wise kernels, embedding, bias gradient, loss and rope, thread by thread, compared with the host's loops.
-#include "cuda_shim.h"
-//
 #include "cuda.h"
-#include "elementwise.cuh"
 #include "elementwise_cases.h"
 #include "far_rows.h"
+#include "fp8/dtype/dispatch.h"
 #include "long.h"
 #include "shim_device.h"
+#include "shim_launches.h"
 #include "vocabulary_cases.h"
 
 namespace fp8::ops {
@@ -199,42 +198,38 @@ TEST(ElementwiseCuda, RopeFarApartEqualsTheHosts) {
 
 // The last of more than 2^32 adjacent elements, and sums of matrices that are so far apart.
 TEST(ElementwiseCuda, ElementsBeyond32Bits) {
-  constexpr std::int64_t kLast = 24, m = 5;
+  constexpr std::int64_t kLast = 16, m = 5, kStride = (std::int64_t{1} << 30) + kLast;
+  ShimElementwise device;
   for (const DType type : {DType::f32, DType::bf16})
-    with_float_type(type, "elements", [&]<class T>() {
+    dtype::with_float_type(type, "elements", [&]<class T>() {
       const Tensor x = make(type, {m, kLast}, random_values(m * kLast, 1)), got(type, {m, kLast});
-      const test::FarRows in(type, m, kLast), out(type, m, kLast);
+      const test::FarRows in(type, m, kStride), out(type, m, kStride);
+      ASSERT_TRUE(in.view.contiguous());
       in.put(x.view());
-      const std::int64_t stride = in.view.stride[0], all = (m - 1) * stride + kLast;
-      const auto element = [](const Tensor& t, std::int64_t i) { return to_float(t.as<T>()[i]); };
-      const auto flat = [&](const test::FarRows& rows) {
-        return StridedRows<T>(tensor::make_view(rows.view.data, type, device::DeviceType::host, {all}));
-      };
-      shim::Launcher launch;
-      launch.last_block_only = true;
-      launch("add", dim3(device::blocks_for(all, kThreads * kWide)), dim3(kThreads), each_kernel<kWide, AddRows<T>>,
-             AddRows<T>{flat(in), flat(in), flat(out)}, 1, all, kThreads);
+      const shim::Launches launches(shim::Blocks::last);
+      const auto element = [](const Tensor& t, std::int64_t i) { return dtype::to_float(t.as<T>()[i]); };
+      device.add(in.view, in.view, out.view);
       out.get(got.view());
       for (std::int64_t c = 0; c < kLast; ++c)
         ASSERT_EQ(element(got, (m - 1) * kLast + c), 2 * element(x, (m - 1) * kLast + c)) << c;
-      launch("rows of sums", dim3(1), dim3(kThreads), each_kernel<kWide, SumPartials<T>>,
-             SumPartials<T>{in.view.as<const T>(), nullptr, out.view.as<T>(), 1, 0, stride}, m, kLast, kWide);
+      device.sum_partials(in.view.reshaped({1, m * kStride}), {}, out.view);  // a block has a part of one row
       out.get(got.view());
-      for (std::int64_t i = 0; i < m * kLast; ++i) ASSERT_EQ(element(got, i), element(x, i)) << i;
-      launch("terms of sums", dim3(1), dim3(kThreads), each_kernel<kWide, SumPartials<T>>,
-             SumPartials<T>{in.view.as<const T>(), nullptr, out.view.as<T>(), m, stride, kLast}, 1, kLast, kWide);
+      for (std::int64_t c = 0; c < kLast; ++c)
+        ASSERT_EQ(element(got, (m - 1) * kLast + c), element(x, (m - 1) * kLast + c)) << c;
+      const View one = out.view.rows(0, 1);
+      device.sum_partials(in.view, {}, one);
       const Tensor sums(DType::f32, {kLast});
       for (std::int64_t c = 0; c < kLast; ++c) {
         float sum = 0;
         for (std::int64_t r = 0; r < m; ++r) sum += element(x, r * kLast + c);
-        ASSERT_EQ(to_float(out.view.as<T>()[c]), to_float(from_float<T>(sum))) << c;
+        ASSERT_EQ(dtype::to_float(one.as<T>()[kStride - kLast + c]), dtype::to_float(dtype::from_float<T>(sum))) << c;
         sums.as<float>()[c] = sum;
       }
       if constexpr (std::is_same_v<T, dtype::Bf16>) {
-        const Tensor terms(DType::f32, {kLast});
-        launch("terms", dim3(1), dim3(kThreads), each_kernel<kWide, SumTerms>,
-               SumTerms{in.view.as<const T>(), terms.as<float>(), m, stride}, 1, kLast, kWide);
-        for (std::int64_t c = 0; c < kLast; ++c) ASSERT_EQ(terms.as<float>()[c], sums.as<float>()[c]) << c;
+        const test::FarRows terms(DType::f32, m, kStride);
+        device.sum_terms(in.view, terms.view.rows(0, 1));
+        for (std::int64_t c = 0; c < kLast; ++c)
+          ASSERT_EQ(terms.view.as<float>()[kStride - kLast + c], sums.as<float>()[c]) << c;
       }
     });
 }
