@@ -13,7 +13,6 @@ namespace fp8::quant {
 using device::blocks_for;
 using device::LargestBits;
 
-inline constexpr int kAmaxRows = 128, kAmaxColumns = device::kWarp * kPiece;  // tile of a block
 inline constexpr int kAmaxWarps = kCastThreads / device::kWarp;
 
 // Bits of |v|; with SkipNan, 0 for NaN.
@@ -79,7 +78,7 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
   for (int w = 0; w < kAmaxWarps; ++w) largest = LargestBits{}(largest, column[w][threadIdx.x]);
   atomicMax(of_column + mine, largest);
 }
-static_assert(kAmaxColumns == kCastThreads, "a thread finishes one column");
+static_assert(kAmaxColumns == device::kWarp * kPiece, "a lane has one piece");
 
 template <class T>
 __global__ void fill_kernel(T* to, std::int64_t n, T value) {

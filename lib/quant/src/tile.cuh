@@ -8,14 +8,9 @@
 
 #include "fp8/device/kernel.h"
 #include "fp8/dtype/element.h"
+#include "tile_sizes.h"
 
 namespace fp8::quant {
-
-inline constexpr int kCastThreads = 256;
-inline constexpr int kPiece = 8;                // adjacent elements of a thread
-inline constexpr int kTile = 128;               // rows and columns of a block
-inline constexpr int kGroups = kTile / kPiece;  // patches along a tile
-static_assert(kGroups * kGroups == kCastThreads, "a thread has one patch");
 
 // 16 bytes of memory that holds elements of another type.
 struct alignas(16) [[gnu::may_alias]] FourWords {

@@ -1,20 +1,20 @@
 // Scales that are folded into another operand: on the host against single elements, and the kernels against the host.
-#include "cuda_shim.h"
-//
+#include "fp8/quant/fold.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "codes.h"
+#include "cuda.h"
 #include "far_rows.h"
-#include "fold.cuh"
-#include "grids.h"
+#include "shim_launches.h"
+#include "tile_sizes.h"
 
 namespace fp8::quant {
 namespace {
 
 using dtype::DType;
-using shim::Launcher;
 using tensor::Tensor;
 
 constexpr Cast kRow{DType::e4m3, Granularity::row};
@@ -31,7 +31,7 @@ TEST(Fold, ColumnsAreMultipliedAndRounded) {
       for (int c = 0; c < cols; ++c) factors.as<float>()[c] = c % 2 == 0 ? std::ldexp(1.0f, c % 75 - 40) : 0.3f;
       Host host;
       const View out = scale_columns(host.context, x.view, factors.view());
-      launch_scale_columns(Launcher(), x.view, factors.view(), there.view());
+      cuda::scale_columns({}, x.view, factors.view(), there.view());
       for (std::int64_t r = 0; r < 130; ++r)
         for (std::int64_t c = 0; c < cols; ++c) {
           const float product = x.at(r, c) * factors.as<float>()[c];
@@ -57,26 +57,23 @@ TEST(Fold, OffsetsBeyond32Bits) {
     const test::FarRows far(type, kRows, kCols), out(type, kRows, kCols);
     ASSERT_TRUE(out.view.contiguous());
     far.put(x.view);
-    Launcher launch;
-    launch.last_block_only = true;
-    launch_scale_columns(launch, far.view, factors.view(), out.view);
+    const shim::Launches launches(shim::Blocks::last);
+    cuda::scale_columns({}, far.view, factors.view(), out.view);
     out.get(got.view());
-    dtype::with_float_type(type, "values", [&]<class T>() {
-      for (std::int64_t i = 0; i < kTile * 16; ++i)
-        ASSERT_EQ(dtype::to_float(got.as<T>()[i]), x.at(i / 16, i % 16) * 0.5f) << i;
-    });
+    for (std::int64_t r = 0; r < kTile; ++r)
+      for (std::int64_t c = 0; c < 16; ++c) ASSERT_EQ(element(got.view(), r, c), x.at(r, c) * 0.5f) << r << ", " << c;
   }
 }
 
 TEST(Fold, GridsOfLargeMatrices) {
-  std::vector<dim3> grids;
+  const shim::Launches launches(shim::Blocks::none);
   float value = 1;
   for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{kTile * 65535, 64}, {64, kTile * 65536}}) {
     const View x = tensor::make_view(&value, DType::f32, device::DeviceType::host, {rows, cols});
-    launch_scale_columns(test::Grids(grids), x, x.rows(0, 1), x);
+    cuda::scale_columns({}, x, x.rows(0, 1), x);
   }
-  EXPECT_EQ(grids.at(0).y, 65535u);
-  EXPECT_EQ(grids.at(1).x, 65536u);
+  EXPECT_EQ(launches.grids().at(0).y, 65535u);
+  EXPECT_EQ(launches.grids().at(1).x, 65536u);
 }
 
 TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
@@ -91,7 +88,7 @@ TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
     options.counts = &counts;
     cast_rows_to_bytes(host.context, x.view, DType::e4m3, options, bytes.view(), scales.view());
     options.counts = &device_counts;
-    rows_to_bytes_cuda<Launcher>(host.context, x.view, DType::e4m3, options, there.view(), s.view());
+    cuda::cast_rows_to_bytes(host.context, x.view, DType::e4m3, options, there.view(), s.view());
     EXPECT_EQ(counts.elements, expected.elements);
     EXPECT_EQ(counts.underflowed, expected.underflowed);
     EXPECT_EQ(device_counts.underflowed, expected.underflowed);
@@ -114,7 +111,7 @@ TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
     EXPECT_EQ(folded.contract, ContractionAxis::first);
     EXPECT_EQ(*folded.inverse_scale.as<float>(), 1.0f);
     const Tensor r(DType::f32, {40});
-    launch_reciprocals(Launcher(), s.view(), r.view());
+    cuda::reciprocals({}, s.view(), r.view());
     for (int i = 0; i < 40; ++i) ASSERT_TRUE(same(r.as<float>()[i], inverse.as<float>()[i]));
   }
 }

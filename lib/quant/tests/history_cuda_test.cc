@@ -1,19 +1,15 @@
 // Delayed scaling in kernels, run on the host thread by thread: the same codes, amaxes, histories and scales.
-#include "cuda_shim.h"
-//
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "codes.h"
-#include "history.cuh"
-#include "quantize.cuh"
+#include "cuda.h"
 
 namespace fp8::quant {
 namespace {
 
 using dtype::DType;
-using shim::Launcher;
 using tensor::Tensor;
 
 TEST(HistoryCuda, UpdatesEqualTheHosts) {
@@ -44,7 +40,7 @@ TEST(HistoryCuda, UpdatesEqualTheHosts) {
         }
         const DelayedRule rule = delayed_rule(DType::e5m2, 1, algorithm);
         update_scales({}, views(host), rule, &skip);
-        launch_update_scales(Launcher(), views(device), rule, &skip);
+        cuda::update_scales({}, views(device), rule, &skip);
         for (std::int64_t i = 0; i < kTensors * (length + 3); ++i)
           ASSERT_EQ(device.as<float>()[i], host.as<float>()[i]) << length << " " << step << " " << i;
       }
@@ -71,7 +67,7 @@ TEST(HistoryCuda, KnownScalesEqualTheHosts) {
     const Cast cast{DType::e5m2, Granularity::tensor};
     CastCounts counts, expected;
     options.known = known(there), options.counts = &counts;
-    const QuantizedPair bytes = quantize_cuda<Launcher>(context, x.view, {cast, cast}, options);
+    const QuantizedPair bytes = cuda::quantize(context, x.view, {cast, cast}, options);
     options.known = known(here), options.counts = &expected;
     const QuantizedPair on_host = quantize_both(host.context, x.view, {cast, cast}, options);
     expect_same(bytes.last, on_host.last);
@@ -79,10 +75,10 @@ TEST(HistoryCuda, KnownScalesEqualTheHosts) {
     EXPECT_EQ(there.as<float>()[2], here.as<float>()[2]);
     EXPECT_EQ(counts.saturated, expected.saturated);
     const Tensor amax(DType::f32, {1});
-    launch_amax(Launcher(), x.view, {.all = amax.view(), .of_row = {}, .of_column = {}}, true, true);
+    cuda::record_amax({}, x.view, amax.view());
     EXPECT_EQ(*amax.as<float>(), here.as<float>()[2]);
     *amax.as<float>() = 1e9f;
-    launch_amax(Launcher(), x.view, {.all = amax.view(), .of_row = {}, .of_column = {}}, true, true);
+    cuda::record_amax({}, x.view, amax.view());
     EXPECT_EQ(*amax.as<float>(), 1e9f);
   }
 }
@@ -102,7 +98,7 @@ TEST(HistoryCuda, OwnAmaxesEqualTheHosts) {
     const Cast cast{DType::e5m2, Granularity::tensor};
     CastOptions options{.rule = ScaleRule::delayed};
     options.known = {scale.view(), scale.view(), there.view(), true};
-    const QuantizedPair bytes = quantize_cuda<Launcher>(context, x.view, {cast, cast}, options);
+    const QuantizedPair bytes = cuda::quantize(context, x.view, {cast, cast}, options);
     options.known.amax = here.view();
     const QuantizedPair on_host = quantize_both(host.context, x.view, {cast, cast}, options);
     expect_same(bytes.last, on_host.last);

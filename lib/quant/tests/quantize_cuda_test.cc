@@ -1,23 +1,20 @@
 // The kernels of this crate on the host, thread by thread, compared with the host's casts: the same codes, scales and
 // counts in every layout, also at sizes that are not multiples of a tile.
-#include "cuda_shim.h"
-//
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
 #include "codes.h"
-#include "far_rows.h"
-#include "grids.h"
-#include "quantize.cuh"
+#include "cuda.h"
+#include "shim_launches.h"
+#include "tile_sizes.h"
 
 namespace fp8::quant {
 namespace {
 
 using dtype::Bf16;
 using dtype::DType;
-using shim::Launcher;
 using tensor::Tensor;
 
 constexpr Cast kTensorE4m3{DType::e4m3, Granularity::tensor}, kTensorE5m2{DType::e5m2, Granularity::tensor},
@@ -52,8 +49,7 @@ TEST(QuantizeCuda, CodesScalesAndCountsEqualTheHosts) {
           CastCounts counts, expected;
           const CastOptions options{size.rows % 2 == 0, &expected};
           const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options);
-          const QuantizedPair bytes =
-              quantize_cuda<Launcher>(device.context, x.view, casts, {options.power_of_2, &counts});
+          const QuantizedPair bytes = cuda::quantize(device.context, x.view, casts, {options.power_of_2, &counts});
           expect_same(bytes.last, on_host.last);
           if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
           EXPECT_EQ(counts.elements, expected.elements);
@@ -76,8 +72,8 @@ TEST(QuantizeCuda, WholeTilesEqualTheHosts) {
         Device counted, uncounted;
         CastCounts counts, expected;
         const QuantizedPair on_host = quantize_both(host.context, x, casts, {.counts = &expected}),
-                            bytes = quantize_cuda<Launcher>(counted.context, x, casts, {.counts = &counts}),
-                            same_bytes = quantize_cuda<Launcher>(uncounted.context, x, casts, {});
+                            bytes = cuda::quantize(counted.context, x, casts, {.counts = &counts}),
+                            same_bytes = cuda::quantize(uncounted.context, x, casts, {});
         for (const QuantizedPair& q : {bytes, same_bytes}) {
           if (casts.last.fp8()) expect_same(q.last, on_host.last);
           expect_same(q.first, on_host.first);
@@ -106,9 +102,8 @@ TEST(QuantizeCuda, WholeTilesWithAKnownScale) {
           host_known{scale.view(), inverse.view(), host_amax.view()};
       const QuantizedPair on_host =
                               quantize_both(host.context, x.view, casts, {.counts = &expected, .known = host_known}),
-                          bytes =
-                              quantize_cuda<Launcher>(device.context, x.view, casts,
-                                                      {.counts = counts_wanted ? &counts : nullptr, .known = known});
+                          bytes = cuda::quantize(device.context, x.view, casts,
+                                                 {.counts = counts_wanted ? &counts : nullptr, .known = known});
       expect_same(bytes.last, on_host.last);
       expect_same(bytes.first, on_host.first);
       EXPECT_EQ(*amax.as<float>(), 77.0f);
@@ -123,16 +118,17 @@ TEST(QuantizeCuda, WholeTilesWithAKnownScale) {
 // The amax that a cast records is in each row and column of a patch, with each warp, and in tiles that are not whole.
 TEST(QuantizeCuda, MaximaOfACastInEveryPlace) {
   constexpr std::int64_t kRows = kTile + 2, kCols = kTile + 8;
-  const Tensor codes(DType::u8, {kRows, kCols}), amax(DType::f32, {1});
-  const float scale = 1.0f;
+  const Tensor scale(DType::f32, {1}), amax(DType::f32, {1});
+  *scale.as<float>() = 1.0f;
+  Device device;
   for (const DType type : {DType::f32, DType::bf16}) {
     Matrix x(type, kRows, kCols);
     const auto expect_found = [&](std::int64_t r, std::int64_t c) {
       const float before = x.at(r, c);
       x.set(r, c, -77.0f);
       *amax.as<float>() = 0;
-      launch_cast(Launcher(), x.view, {codes.as<std::uint8_t>(), kCols, DType::e4m3, &scale}, {}, false, amax.view(),
-                  nullptr);
+      device.arena.release(0);
+      cuda::quantize(device.context, x.view, {kTensorE4m3, {}}, {.known = {scale.view(), scale.view(), amax.view()}});
       EXPECT_EQ(*amax.as<float>(), 77.0f) << r << ", " << c;
       x.set(r, c, before);
     };
@@ -166,7 +162,7 @@ TEST(QuantizeCuda, BlocksEqualTheHosts) {
           const QuantizedPair on_host =
               quantize_both(host.context, x.view, casts, {.power_of_2 = power_of_2, .counts = &expected});
           const QuantizedPair bytes =
-              quantize_cuda<Launcher>(device.context, x.view, casts, {.power_of_2 = power_of_2, .counts = &counts});
+              cuda::quantize(device.context, x.view, casts, {.power_of_2 = power_of_2, .counts = &counts});
           if (casts.last.fp8()) expect_same(bytes.last, on_host.last);
           if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
           EXPECT_EQ(counts.elements, expected.elements);
@@ -186,13 +182,13 @@ TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
       device::Arena dry_arena;
       const CastOptions options{.power_of_2 = true, .emulate = casts.last.granularity != Granularity::block1x32};
       const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {.power_of_2 = true, .fold = true});
-      const QuantizedPair emulated = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+      const QuantizedPair emulated = cuda::quantize(device.context, x.view, casts, options);
       ASSERT_TRUE(on_host.last.folded);
       expect_folded(emulated.last, on_host.last);
       if (casts.first.fp8()) expect_folded(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      quantize_cuda<Launcher>(dry, x.view, casts, options);
+      cuda::quantize(dry, x.view, casts, options);
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -203,7 +199,7 @@ TEST(QuantizeCuda, EmulatedBlocksInF32) {
   Host host;
   Device device;
   const Quantized on_host = quantize(host.context, x.view, kRow128, ContractionAxis::last, {}),
-                  emulated = quantize_cuda<Launcher>(device.context, x.view, {kRow128, {}}, {.emulate = true}).last;
+                  emulated = cuda::quantize(device.context, x.view, {kRow128, {}}, {.emulate = true}).last;
   expect_same_scales(emulated, on_host);
   ASSERT_EQ(emulated.codes.dtype, DType::f32);
   for (std::int64_t r = 0; r < 129; ++r)
@@ -220,7 +216,7 @@ TEST(QuantizeCuda, NanInABlockOf32) {
   Matrix x(DType::bf16, 40, 80);
   x.set(3, 40, std::numeric_limits<float>::quiet_NaN());
   Device device;
-  const Quantized q = quantize_cuda<Launcher>(device.context, x.view, {kRow32, {}}, {}).last;
+  const Quantized q = cuda::quantize(device.context, x.view, {kRow32, {}}, {}).last;
   for (std::int64_t r = 0; r < 40; ++r)
     for (std::int64_t c = 0; c < 80; ++c)
       ASSERT_EQ(std::isnan(dtype::to_float(q.codes.as<Bf16>()[r * q.codes.stride[0] + c])), r == 3 && c / 32 == 1);
@@ -234,7 +230,7 @@ TEST(QuantizeCuda, OneLayoutEqualsThatOfAPair) {
       Host host;
       Device device;
       const CastPair casts{.last = last ? cast : Cast{}, .first = last ? Cast{} : cast};
-      const QuantizedPair bytes = quantize_cuda<Launcher>(device.context, x.view, casts, {});
+      const QuantizedPair bytes = cuda::quantize(device.context, x.view, casts, {});
       expect_same(last ? bytes.last : bytes.first, quantize(host.context, x.view, cast, contract, {}));
       EXPECT_TRUE((last ? bytes.first : bytes.last).codes.empty());
     }
@@ -250,12 +246,12 @@ TEST(QuantizeCuda, EmulatedCodesEqualTheHosts) {
       Device device;
       device::Arena dry_arena;
       const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {}),
-                          emulated = quantize_cuda<Launcher>(device.context, x.view, casts, {false, nullptr, true});
+                          emulated = cuda::quantize(device.context, x.view, casts, {false, nullptr, true});
       expect_emulated(emulated.last, on_host.last);
       if (casts.first.fp8()) expect_emulated(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      quantize_cuda<Launcher>(dry, x.view, casts, {false, nullptr, true});
+      cuda::quantize(dry, x.view, casts, {false, nullptr, true});
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -265,7 +261,7 @@ TEST(UpcastCuda, EveryCode) {
   const Tensor codes(DType::u8, {16, 16});
   for (int i = 0; i < 256; ++i) codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
-    const View values = upcast_cuda<Launcher>(device.context, codes.view(), format);
+    const View values = cuda::upcast(device.context, codes.view(), format);
     for (int i = 0; i < 256; ++i) {
       const auto code = static_cast<std::uint8_t>(i);
       ASSERT_TRUE(same(dtype::to_float(values.as<Bf16>()[i]),
@@ -283,7 +279,7 @@ TEST(QuantizeCuda, NonFiniteElementsAffectTheSameCodesAsOnTheHost) {
     Device device;
     const CastPair casts{kRowE4m3, kTensorE5m2};
     const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {}),
-                        bytes = quantize_cuda<Launcher>(device.context, x.view, casts, {});
+                        bytes = cuda::quantize(device.context, x.view, casts, {});
     expect_same(bytes.last, on_host.last);
     expect_same(bytes.first, on_host.first);
   }
@@ -302,7 +298,7 @@ TEST(QuantizeCuda, RuleOfCurrentEqualsTheHosts) {
       const CastPair casts{kTensorE4m3, kTensorE5m2};
       const CastOptions options{.rule = ScaleRule::current};
       const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options),
-                          bytes = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+                          bytes = cuda::quantize(device.context, x.view, casts, options);
       expect_same(bytes.last, on_host.last);
       expect_same(bytes.first, on_host.first);
     }
@@ -320,7 +316,7 @@ TEST(QuantizeCuda, KnownAmaxEqualsTheHosts) {
       Device device;
       const CastOptions options{.rule = ScaleRule::current, .amax = amax.view()};
       const QuantizedPair on_host = quantize_both(host.context, x.view, casts, options),
-                          bytes = quantize_cuda<Launcher>(device.context, x.view, casts, options);
+                          bytes = cuda::quantize(device.context, x.view, casts, options);
       expect_same(bytes.last, on_host.last);
       if (casts.first.fp8()) expect_same(bytes.first, on_host.first);
       EXPECT_EQ(*amax.as<float>(), known);
@@ -336,7 +332,7 @@ TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   device::Arena dry_arena;
   Context dry = device.context.with(dry_arena);
   dry.dry = true;
-  for (const Context& ctx : {device.context, dry}) quantize_cuda<Launcher>(ctx, x.view, {kRowE4m3, kTensorE4m3}, {});
+  for (const Context& ctx : {device.context, dry}) cuda::quantize(ctx, x.view, {kRowE4m3, kTensorE4m3}, {});
   EXPECT_EQ(dry_arena.peak(), device.arena.peak());
 }
 
@@ -352,7 +348,7 @@ TEST(AmaxCuda, EqualsTheHosts) {
           const Tensor expected(DType::f32, {n}), out(DType::f32, {n});
           for (std::int64_t i = 0; i < n; ++i) out.as<float>()[i] = 1e30f;  // previous content is ignored
           amax(Context{}, x.view, granularity, contract, expected.view());
-          amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view(), false);
+          cuda::amax(Context{}, x.view, granularity, contract, out.view(), false);
           for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(out.as<float>()[i], expected.as<float>()[i]);
         }
 }
@@ -364,7 +360,7 @@ TEST(AmaxCuda, MaximaInEveryPlace) {
     Matrix x(type, kRows, kCols);
     const auto largest = [&](Granularity granularity, ContractionAxis contract, std::int64_t n) {
       Tensor out(DType::f32, {n});
-      amax_cuda<Launcher>(Context{}, x.view, granularity, contract, out.view(), false);
+      cuda::amax(Context{}, x.view, granularity, contract, out.view(), false);
       return out;
     };
     const auto plant = [&](std::int64_t r, std::int64_t c, float value) {
@@ -388,123 +384,25 @@ TEST(AmaxCuda, MaximaInEveryPlace) {
   }
 }
 
-// The last tile, of n rows and columns, of a matrix of more than 2^32 elements: offsets of elements, codes and values
-// need more than 32 bits.
-template <class T>
-struct LastTile {
-  std::int64_t n;
-  DType type = std::is_same_v<T, float> ? DType::f32 : DType::bf16;
-  std::int64_t rows = (std::int64_t{1} << 20) - kTile + n, cols = 32 * kTile - kTile + n;
-  dim3 grid{blocks_for(cols, kTile), blocks_for(rows, kTile)}, threads{kCastThreads};
-  Matrix x{type, n, n};
-  test::FarRows far{type, rows, cols}, by_row{DType::u8, rows, cols}, by_column{DType::u8, cols, rows};
-  Tensor codes{DType::u8, {n, n}};
-  Launcher launch{};
-
-  Source<T> source() const { return {far.view.as<T>(), rows, cols, far.view.stride[0]}; }
-  static CodeLines lines(const test::FarRows& to) { return {to.view.as<std::uint8_t>(), to.view.stride[0]}; }
-  void expect_codes(const test::FarRows& in, bool transposed) const {
-    const Tensor got(DType::u8, {n, n});
-    in.get(got.view());
-    for (std::int64_t r = 0; r < n; ++r)
-      for (std::int64_t c = 0; c < n; ++c)
-        ASSERT_EQ(got.as<std::uint8_t>()[transposed ? c * n + r : r * n + c], codes.as<std::uint8_t>()[r * n + c]);
-  }
-  void casts() {
-    launch.last_block_only = true;
-    far.put(x.view);
-    const float scale = 3.0f;
-    cast_to_bytes(Context{}, x.view, DType::e4m3, &scale, codes.view(), nullptr);
-    launch("cast", grid, threads, cast_kernel<T, dtype::E4m3Grid, false>, source(), Target{lines(by_row), &scale, {}},
-           Target{lines(by_column), &scale, {}}, true, nullptr, nullptr);
-    expect_codes(by_row, false);
-    expect_codes(by_column, true);
-    const test::FarRows moved(DType::u8, rows, cols), across(DType::u8, cols, rows);
-    launch("codes", grid, threads, repack_kernel<std::uint8_t>,
-           Source<std::uint8_t>{by_row.view.as<std::uint8_t>(), rows, cols, by_row.view.stride[0]}, lines(moved),
-           lines(across));
-    expect_codes(moved, false);
-    expect_codes(across, true);
-  }
-  // Amaxes of rows and columns, and the scales of the only block in each row and in each column of the tile.
-  void scales() {
-    const Tensor of_row(DType::f32, {rows}), of_column(DType::f32, {cols}), inverse(DType::f32, {rows}),
-        row(DType::f32, {n}), column(DType::f32, {n});
-    const auto expect_equal = [&] {
-      for (std::int64_t i = 0; i < n; ++i) {
-        ASSERT_EQ(of_row.as<float>()[rows - n + i], row.as<float>()[i]);
-        ASSERT_EQ(of_column.as<float>()[cols - n + i], column.as<float>()[i]);
-      }
-    };
-    launch_amax(launch, far.view, {{}, of_row.view(), of_column.view()}, false, true);
-    launch_amax(Launcher(), x.view, {{}, row.view(), column.view()}, false);
-    expect_equal();
-    const auto blocks = [&](const Tensor& to, bool by_rows) {
-      return BlockScales{to.as<float>(),
-                         inverse.as<float>() + (by_rows ? 0 : rows / 2),
-                         {.line_stride = 1, .along_shift = kTileShift},
-                         {}};
-    };
-    launch("block scales", grid, threads, block_scale_kernel<T>, source(), blocks(of_row, true),
-           blocks(of_column, false));
-    launch("block scales", dim3(1), threads, block_scale_kernel<T>, Source<T>{x.view.as<T>(), n, n, x.view.stride[0]},
-           blocks(row, true), blocks(column, false));
-    expect_equal();
-  }
-  // The codes as values, with a scale and without.
-  void values() {
-    const test::FarRows to(type, rows, cols);
-    const Tensor got(type, {n, n});
-    const auto expect_values = [&](std::int64_t first, float by) {
-      to.get(got.view());
-      for (std::int64_t i = first; i < n * n; ++i)
-        ASSERT_EQ(dtype::to_float(got.as<T>()[i]), by * dtype::from_e4m3(codes.as<std::uint8_t>()[i])) << i;
-    };
-    const float half = 0.5f;
-    launch("fold", grid, threads, fold_kernel<dtype::E4m3Grid, T>, lines(by_row), rows, cols, &half, ScaleGrid{},
-           to.view.as<T>());
-    expect_values(0, half);
-    const std::int64_t size = (rows - 1) * by_row.view.stride[0] + cols;
-    launch("upcast", dim3(blocks_for(size, kCastThreads * kPiece)), threads, upcast_kernel<dtype::E4m3Grid, T>,
-           by_row.view.as<std::uint8_t>(), size, to.view.as<T>());
-    expect_values(n * n - 8, 1.0f);  // at least these are in the last block
-  }
-  void all() {
-    casts();
-    scales();
-    values();
-  }
-};
-TEST(QuantizeCuda, OffsetsBeyond32Bits) {
-  for (const std::int64_t n : {kTile, kTile - 9}) {
-    LastTile<float>{n}.all();
-    LastTile<Bf16>{n}.all();
-  }
-}
-
 // Long matrices, and wide ones, have grids within the limits.
 TEST(QuantizeCuda, GridsOfLargeMatrices) {
-  std::vector<dim3> grids;
-  const test::Grids launch(grids);
-  std::uint8_t code = 0;
-  float scale = 1;
+  const shim::Launches launches(shim::Blocks::none);
+  device::Arena arena;  // addresses that no kernel accesses
+  const Context context{.device = device::DeviceType::cuda, .arena = &arena};
+  float value = 1;
   for (const auto& [rows, cols] : {Size{kTile * 65535, 64}, Size{64, kTile * 65536}}) {
-    const auto view = [&](void* data, DType type, std::int64_t m, std::int64_t n) {
-      return tensor::make_view(data, type, device::DeviceType::host, {m, n});
+    const auto view = [&value](DType type, std::int64_t m, std::int64_t n) {
+      return tensor::make_view(&value, type, device::DeviceType::host, {m, n});
     };
-    const View x = view(&scale, DType::bf16, rows, cols), codes = view(&code, DType::u8, rows, cols),
-               one = view(&scale, DType::f32, 1, 1);
-    const CodeLayout by_row{&code, cols, DType::e4m3, &scale}, by_column{&code, rows, DType::e4m3, &scale};
-    launch_cast(launch, x, by_row, by_column, false, {}, nullptr);
-    launch_repack(launch, codes, by_row, by_column);
-    launch_amax(launch, x, Amaxes{one, {}, {}}, false, true);
-    launch_block_scales(
-        launch, x,
-        {.last = {codes, DType::e4m3, Granularity::block1x128, ContractionAxis::last, one, one}, .first = {}}, false);
+    const View x = view(DType::bf16, rows, cols), codes = view(DType::u8, rows, cols), one = view(DType::f32, 1, 1);
+    cuda::quantize(context, x, {kTensorE4m3, kTensorE4m3}, {.known = {one, one, {}}});
+    cuda::repack(context, codes, ContractionAxis::first);
+    cuda::record_amax(context, x, one);
+    cuda::quantize(context, x, {kRow128, {}}, {});
   }
-  ASSERT_EQ(grids.size(), 8u);
-  EXPECT_EQ(grids[0].y, 65535u);
-  EXPECT_EQ(grids[4].x, 65536u);
+  ASSERT_EQ(launches.grids().size(), 10u);
+  EXPECT_EQ(launches.grids()[0].y, 65535u);
+  EXPECT_EQ(launches.grids()[5].x, 65536u);
 }
 
 TEST(CastToBytesCuda, EqualsTheHosts) {
@@ -515,7 +413,7 @@ TEST(CastToBytesCuda, EqualsTheHosts) {
         const Tensor expected(DType::u8, {size.rows, size.cols}), codes(DType::u8, {size.rows, size.cols});
         CastCounts counts, host_counts;
         cast_to_bytes(Context{}, x.view, format, &scale, expected.view(), &host_counts);
-        cast_to_bytes_cuda<Launcher>(Context{}, x.view, format, &scale, codes.view(), &counts);
+        cuda::cast_to_bytes(Context{}, x.view, format, &scale, codes.view(), &counts);
         for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
           ASSERT_EQ(codes.as<std::uint8_t>()[i], expected.as<std::uint8_t>()[i]);
         EXPECT_EQ(counts.elements, host_counts.elements);
@@ -531,7 +429,7 @@ TEST(RepackCuda, MovesBytesAndPadsWithZeros) {
       for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
         codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 37 + 1);
       Device device;
-      const View out = repack_cuda<Launcher>(device.context, codes.view(), contract);
+      const View out = cuda::repack(device.context, codes.view(), contract);
       const bool by_row = contract == ContractionAxis::last;
       ASSERT_EQ(out.stride[by_row ? 1 : 0], 1);
       EXPECT_EQ(out.data == codes.view().data, by_row && size.cols % 16 == 0);
@@ -556,7 +454,7 @@ TEST(ScalesCuda, EqualTheHosts) {
     for (const bool power_of_2 : {false, true}) {
       const ScaleOptions options{DType::e5m2, rule, power_of_2};
       scales_from_amax(Context{}, amax.view(), options, scale.view(), inverse.view());
-      launch_scales(Launcher(), amax.view(), options, s.view(), i.view());
+      cuda::scales_from_amax(Context{}, amax.view(), options, s.view(), i.view());
       for (std::int64_t k = 0; k < n; ++k) {
         ASSERT_TRUE(same(s.as<float>()[k], scale.as<float>()[k]));
         ASSERT_TRUE(same(i.as<float>()[k], inverse.as<float>()[k]));
