@@ -14,9 +14,10 @@ on_host := $(patsubst %.cc,$O/%.o,$(wildcard tests/kernels/*_on_host.cc))
 $(on_host): OPT := -O1
 $(on_host): INC := -Itests/kernels/include $(kernels.inc) -Itests/support
 $O/test/kernels_test: $(on_host) $(shim)
-# Tests of what the private cuda.h declares; those of launches and of single kernels compile the kernels again.
+# Tests of what the private cuda.h declares; those of single kernels compile these again.
 $O/test/ops_test: $O/tests/kernels/ops_on_host.o
 $O/test/quant_test: $O/tests/kernels/quant_on_host.o
+$O/test/optim_test: $O/tests/kernels/optim_on_host.o
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
 $O/test/forge: LD := $(fault.ld)
 $O/test/forge: $O/tests/fault/forge.o $(fault.libs)

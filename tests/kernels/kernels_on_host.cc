@@ -6,7 +6,6 @@
 #include "../../lib/comm/src/cuda.h"
 #include "../../lib/comm/src/solo_on_device.cu"
 #include "../../lib/ops/src/attention_fused.h"
-#include "../../lib/optim/src/cuda.cu"
 
 namespace fp8 {
 

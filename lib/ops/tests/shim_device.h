@@ -1,6 +1,5 @@
 /// The kernels of this crate on the host, thread by thread, as a device for the cases. Copies of views end at their
-/// last element, so that AddressSanitizer detects accesses past the end. A test that launches kernels itself includes
-/// cuda_shim.h and the .cuh files first.
+/// last element, so that AddressSanitizer detects accesses past the end.
 #pragma once
 
 #include <cstring>

@@ -9,12 +9,9 @@
 #include "fp8/device/groups.h"
 #include "fp8/device/magnitudes.h"
 #include "fp8/dtype/dispatch.h"
+#include "update_sizes.h"
 
 namespace fp8::optim {
-
-inline constexpr int kUpdateThreads = 256;
-inline constexpr int kAdjacent = 4;  // elements that a thread updates at once, each with a random counter of its own
-inline constexpr int kUpdateLanes = kNoiseLanes / kAdjacent;  // threads of a noise block
 
 // Arguments of an update besides its arrays.
 struct UpdateOf {

@@ -1,21 +1,19 @@
 // The kernels of this crate run on the host, thread by thread, against the host loop: the same bits in every type, at
 // odd sizes, in parts, when skipping.
-#include "cuda_shim.h"
-//
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <limits>
 #include <tuple>
 
-#include "adamw.cuh"
 #include "blocks.h"
+#include "cuda.h"
 #include "far_rows.h"
+#include "shim_launches.h"
+#include "update_sizes.h"
 
 namespace fp8::optim {
 namespace {
-
-using shim::Launcher;
 
 using Types = std::tuple<DType, DType, DType>;
 class AdamWCuda : public testing::TestWithParam<Types> {};
@@ -40,7 +38,7 @@ TEST_P(AdamWCuda, MatchesTheHostBitForBit) {
       adamw({}, host.whole(t == 1), settings, scalars);
       // In two parts of uneven length, the second of which begins within a noise block.
       for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, n / 3}, {n / 3, n}}) {
-        if (begin < end) adamw_cuda(Launcher(), device.block(begin, end, t == 1), settings, scalars);
+        if (begin < end) cuda::adamw({}, device.block(begin, end, t == 1), settings, scalars);
       }
       ASSERT_EQ(device.bytes() == host.bytes(), true) << n << ", update " << t;
     }
@@ -58,7 +56,7 @@ TEST(AdamWCudaAlone, IndicesBeyond32Bits) {
     AdamwBlock block = s->whole();
     block.first_element = (s == &low ? 0 : std::int64_t{1} << 40) + 80;
     *s->amax.as<float>() = 0;
-    s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);
+    s == &host ? adamw({}, block, settings, scalars) : cuda::adamw({}, block, settings, scalars);
   }
   EXPECT_EQ(device.bytes() == host.bytes(), true);
   EXPECT_EQ(low.bytes() == host.bytes(), false) << "the noise does not depend on the index";
@@ -84,19 +82,18 @@ TEST(AdamWCudaAlone, ElementsBeyond32Bits) {
     AdamwBlock block = near.whole();
     block.first_element = first;
     adamw({}, block, settings, scalars);
-    Launcher launch;
-    launch.last_block_only = true;
-    adamw_cuda(launch,
-               {.master = all(master),
-                .gradient = all(gradient),
-                .m = all(m),
-                .v = all(v),
-                .compute_weight = all(compute_weight),
-                .amax = amax.view(),
-                .decay = true,
-                .tensor = block.tensor,
-                .first_element = 0},
-               settings, scalars);
+    const shim::Launches launches(shim::Blocks::last);
+    cuda::adamw({},
+                {.master = all(master),
+                 .gradient = all(gradient),
+                 .m = all(m),
+                 .v = all(v),
+                 .compute_weight = all(compute_weight),
+                 .amax = amax.view(),
+                 .decay = true,
+                 .tensor = block.tensor,
+                 .first_element = 0},
+                settings, scalars);
     for (const auto& [far, want] :
          {std::pair{&master, &near.master}, {&m, &near.m}, {&v, &near.v}, {&compute_weight, &near.compute_weight}}) {
       const Tensor got(type, {1, kLast});
@@ -122,7 +119,7 @@ TEST(AdamWCudaAlone, AlignmentOfPartsAndArrays) {
         block.first_element = first;
         block.gradient = gradients.view().rows(shift, shift + kSize);
         std::memcpy(block.gradient.data, s->gradient.view().data, s->gradient.view().bytes());
-        s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);
+        s == &host ? adamw({}, block, settings, scalars) : cuda::adamw({}, block, settings, scalars);
       }
       EXPECT_EQ(device.bytes() == host.bytes(), true) << first << ", " << shift;
     }
@@ -141,7 +138,7 @@ TEST(AdamWCudaAlone, MaximaOfEveryThread) {
     const float before = get(state.master, i);
     set(state.master, i, -3.0f);
     *state.amax.as<float>() = 0;
-    adamw_cuda(Launcher(), state.whole(), settings, scalars);
+    cuda::adamw({}, state.whole(), settings, scalars);
     EXPECT_EQ(*state.amax.as<float>(), 3.0f) << i;
     set(state.master, i, before);
   }
@@ -156,23 +153,34 @@ TEST(AdamWCudaAlone, NeedsNeitherCopyNorAmax) {
     block.compute_weight = {};
     block.amax = {};
     const Scalars scalars = scalars_of(settings, 1, 1e-2, 1, &kOpen);
-    s == &host ? adamw({}, block, settings, scalars) : adamw_cuda(Launcher(), block, settings, scalars);
+    s == &host ? adamw({}, block, settings, scalars) : cuda::adamw({}, block, settings, scalars);
   }
   EXPECT_EQ(device.bytes() == host.bytes(), true);
 }
+
+// A context with memory for the sums of blocks, which are zero at first.
+struct ArenaOnDevice {
+  static constexpr std::size_t kBytes = std::size_t{2} << 20;
+  device::Arena arena{kBytes, device::DeviceType::host};
+  Context context{.device = device::DeviceType::cuda, .arena = &arena};
+  ArenaOnDevice() {
+    std::memset(arena.allocate(kBytes, "zeros"), 0, kBytes);
+    arena.release(0);
+  }
+};
 
 TEST(SumsCuda, MatchTheHostToRounding) {
   for (const std::int64_t n : {1, 3, 1023, 32768, 32769, 100001}) {
     const Tensor x(DType::f32, {n});
     for (std::int64_t i = 0; i < n; ++i) x.as<float>()[i] = std::sin(static_cast<float>(i));
-    std::vector<double> partial(static_cast<std::size_t>(pieces_to_sum(n)));
+    ArenaOnDevice memory;
     double squares = 0, again = 0, sum = 1000, want = 1000;
-    add_sums_cuda<Square>(Launcher(), x.as<const float>(), n, partial.data(), &squares);
-    add_sums_cuda<Square>(Launcher(), x.as<const float>(), n, partial.data(), &again);
+    cuda::add_squares(memory.context, x.view(), &squares);
+    cuda::add_squares(memory.context, x.view(), &again);
     const double expected = squares_of(x.view());
     EXPECT_NEAR(squares, expected, 1e-13 * expected) << n;
     EXPECT_EQ(squares, again);
-    add_sums_cuda<Itself>(Launcher(), x.as<const float>(), n, partial.data(), &sum);
+    cuda::add_sum(memory.context, x.view(), &sum);
     add_sum({}, x.view(), &want);
     EXPECT_NEAR(sum, want, 1e-12 * want) << n;
   }
@@ -186,11 +194,11 @@ TEST(SumsCuda, ElementsBeyond32Bits) {
   const test::FarRows far(DType::f32, 2, kLast);
   far.put(x.view());
   const std::int64_t n = far.view.stride[0] + kLast;
-  std::vector<double> partial(static_cast<std::size_t>(pieces_to_sum(n)));
+  ArenaOnDevice memory;
   double squares = 0;
-  Launcher launch;
-  launch.last_block_only = true;
-  add_sums_cuda<Square>(launch, far.view.as<const float>(), n, partial.data(), &squares);
+  const shim::Launches launches(shim::Blocks::last);
+  cuda::add_squares(memory.context, tensor::make_view(far.view.data, DType::f32, device::DeviceType::host, {n}),
+                    &squares);
   const double expected = squares_of(x.view());
   EXPECT_NEAR(squares, expected, 1e-13 * expected);
 }
@@ -200,7 +208,7 @@ TEST(SumsCuda, OfFewValuesAreInTheirOrder) {
     std::vector<double> values(n);
     for (std::size_t i = 0; i < n; ++i) values[i] = (i % 2 == 0 ? 1e16 : 1.0) + static_cast<double>(i);
     double device = 0.5, host = 0.5, want = 0.5;
-    add_in_order_cuda(Launcher(), values, &device);
+    cuda::add_in_order({}, values, &device);
     add_in_order({}, values, &host);
     for (const double value : values) want += value;
     EXPECT_EQ(device, want) << n;
@@ -215,7 +223,7 @@ TEST(GateCuda, MatchesTheHost) {
       for (const double squares : {0.0, 9.0, 1e-300, inf, nan}) {
         Gate host{-1, -1}, device{-1, -1};
         set_gate({}, &loss, &squares, clip, &host);
-        set_gate_cuda(Launcher(), &loss, &squares, clip, &device);
+        cuda::set_gate({}, &loss, &squares, clip, &device);
         EXPECT_EQ(std::bit_cast<std::uint32_t>(device.gradient_scale),
                   std::bit_cast<std::uint32_t>(host.gradient_scale));
         EXPECT_EQ(device.skip, host.skip);
