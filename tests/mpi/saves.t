@@ -52,7 +52,9 @@ begin killed --save-every 1 --keep 2
 soon grep -q '"type":"checkpoint"' log
 kill -USR1 $job
 wait $job
-is "leftovers of the kills are removed and the run resumes" "$? $(find killed -name '*.tmp') $(grep -c "resuming from $there" notes)" "75  1"
+rc=$?
+cp notes err # a failure shows them
+is "leftovers of the kills are removed and the run resumes" "$rc $(find killed -name '*.tmp') $(grep -c "resuming from $there" notes)" "75  1"
 
 # --- a full disk on one rank: no rank commits the save
 limit() { prlimit --fsize="$1": --pid "$(cat pid1)"; }

@@ -295,13 +295,16 @@ std::map<std::string, Work>& work() {
 class Recorder {
  public:
   static Blocks blocks() { return newest == nullptr ? Blocks::all : newest->run_; }
+  // The first of n blocks that run.
+  static std::size_t first(std::size_t n) { return n - std::min(n, blocks() == Blocks::last ? newest->count_ : n); }
   static void record(dim3 grid) {
     if (newest != nullptr) newest->grids_.push_back({grid.x, grid.y, grid.z});
   }
   static inline const Launches* newest = nullptr;
 };
 
-Launches::Launches(Blocks run) : run_(run), outer_(std::exchange(Recorder::newest, this)) {}
+Launches::Launches(Blocks run, std::size_t count)
+    : run_(run), count_(count), outer_(std::exchange(Recorder::newest, this)) {}
 Launches::~Launches() { Recorder::newest = outer_; }
 
 int multiprocessors() {
@@ -314,7 +317,6 @@ void run(const std::string& name, dim3 grid, dim3 size, const std::function<void
   check_sizes(name, grid, size);
   Recorder::record(grid);
   if (Recorder::blocks() == Blocks::none) return;
-  const bool last_only = Recorder::blocks() == Blocks::last;
   block.body = &body;
   block.name = &name;
   block.work = &work()[name];
@@ -324,8 +326,9 @@ void run(const std::string& name, dim3 grid, dim3 size, const std::function<void
   memory.begin_launch();
   const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
   ++seed;
-  for (std::size_t n = last_only ? blocks - 1 : 0; n < blocks; ++n) {
-    const std::size_t i = last_only ? n : permuted(n, blocks, order, seed);
+  const std::size_t first = Recorder::first(blocks);
+  for (std::size_t n = first; n < blocks; ++n) {
+    const std::size_t i = first + permuted(n - first, blocks - first, order, seed);
     now.block = dim3(static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                      static_cast<unsigned>(i / grid.x / grid.y));
     run_block(name, std::size_t{size.x} * size.y * size.z, size, order, seed);

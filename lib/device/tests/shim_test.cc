@@ -135,6 +135,11 @@ TEST(Shim, RunsTheBlocksOfTheNewestLaunches) {
     const shim::Launches last(shim::Blocks::last);
     EXPECT_EQ(run(dim3(3, 2)), (std::vector<int>{0, 0, 0, 0, 0, 3}));
     EXPECT_GT(launch.multiprocessors(), 1 << 16);
+    {
+      const shim::Launches last_two(shim::Blocks::last, 2);
+      EXPECT_EQ(run(dim3(3, 2)), (std::vector<int>{0, 0, 0, 0, 3, 3}));
+      EXPECT_EQ(run(dim3(1)), (std::vector<int>{1, 0, 0, 0, 0, 0}));
+    }
     const shim::Launches none(shim::Blocks::none);
     EXPECT_EQ(run(dim3(0x7FFFFFFF, 65535, 65535)), std::vector<int>(6));
     EXPECT_EQ(launch.multiprocessors(), 132);
@@ -144,7 +149,7 @@ TEST(Shim, RunsTheBlocksOfTheNewestLaunches) {
     EXPECT_EQ(none.grids()[0].z, 65535u);
     EXPECT_EQ(last.grids().size(), 1u);
   }
-  EXPECT_EQ(shim::work()["marked"].launches, before + 1);
+  EXPECT_EQ(shim::work()["marked"].launches, before + 3);
   EXPECT_EQ(launch.multiprocessors(), 3);
   EXPECT_EQ(run(dim3(6)), std::vector<int>(6, 6));
   EXPECT_EQ(all.grids().size(), 2u);
@@ -205,15 +210,17 @@ TEST(Shim, RunsThreadsAndBlocksInTheNamedOrder) {
 
 TEST(Shim, LaunchesRotateOrders) {
   if (std::getenv("FP8_SHIM_ORDER") != nullptr) GTEST_SKIP() << "FP8_SHIM_ORDER selects one order";
-  std::vector<unsigned> firsts;
+  std::vector<unsigned> forward(kThreads);
+  std::iota(forward.begin(), forward.end(), 0u);
+  const std::vector<unsigned> reverse(forward.rbegin(), forward.rend());
+  std::vector<std::vector<unsigned>> turns;
   for (int i = 0; i < 3; ++i) {
-    std::vector<unsigned> turn(kThreads);
     unsigned next = 0;
-    shim::Launcher()("turns", dim3(1), dim3(kThreads), take_turns, turn.data(), &next);
-    firsts.push_back(turn[0]);
+    turns.emplace_back(kThreads);
+    shim::Launcher()("turns", dim3(1), dim3(kThreads), take_turns, turns.back().data(), &next);
   }
-  EXPECT_EQ(std::count(firsts.begin(), firsts.end(), 0u), 1);
-  EXPECT_EQ(std::count(firsts.begin(), firsts.end(), kThreads - 1u), 1);
+  EXPECT_EQ(std::count(turns.begin(), turns.end(), forward), 1);
+  EXPECT_EQ(std::count(turns.begin(), turns.end(), reverse), 1);
 }
 
 TEST(Shim, ReportsAMissingBlockBarrier) {

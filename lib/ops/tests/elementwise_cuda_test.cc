@@ -198,7 +198,7 @@ TEST(ElementwiseCuda, RopeFarApartEqualsTheHosts) {
 
 // The last of more than 2^32 adjacent elements, and sums of matrices that are so far apart.
 TEST(ElementwiseCuda, ElementsBeyond32Bits) {
-  constexpr std::int64_t kLast = 16, m = 5, kStride = (std::int64_t{1} << 30) + kLast;
+  constexpr std::int64_t kLast = 24, m = 5, kStride = (std::int64_t{1} << 30) + 16;
   ShimElementwise device;
   for (const DType type : {DType::f32, DType::bf16})
     dtype::with_float_type(type, "elements", [&]<class T>() {
@@ -206,7 +206,7 @@ TEST(ElementwiseCuda, ElementsBeyond32Bits) {
       const test::FarRows in(type, m, kStride), out(type, m, kStride);
       ASSERT_TRUE(in.view.contiguous());
       in.put(x.view());
-      const shim::Launches launches(shim::Blocks::last);
+      const shim::Launches launches(shim::Blocks::last, 2);  // of which the last one has 16 elements
       const auto element = [](const Tensor& t, std::int64_t i) { return dtype::to_float(t.as<T>()[i]); };
       device.add(in.view, in.view, out.view);
       out.get(got.view());

@@ -58,10 +58,11 @@ TEST(RouteCuda, RowsOfExpertsEqualTheHosts) {
   cases::rows_of_experts(device, 0);
 }
 
-// The last rows of matrices of more than 2^32 elements. Grids have 65,535 blocks along y, of which each takes every
-// 65,535th row: the last block has the last row. The last block of the kernel for weighted rows has the last eight.
+// The last eight rows of matrices of more than 2^32 elements. Grids have 65,535 blocks along y, of which each takes
+// every 65,535th row: the last eight have these rows.
 TEST(RouteCuda, RowsBeyond32Bits) {
-  constexpr std::int64_t kRows = std::int64_t{65535} * 16, kColumns = 4112, kLast = 32, kUsed = 16;
+  constexpr unsigned kBlocksOfRow = 3;
+  constexpr std::int64_t kRows = std::int64_t{65535} * 16, kColumns = 4112, kLast = 8, kUsed = 24;
   ShimRoutes device;
   Tensor order(DType::i32, {kRows});  // row i of the last ones belongs to the token that is as far from the end
   const Tensor weights(DType::f32, {kRows, 1}), dots(DType::f32, {kRows, 1});
@@ -83,26 +84,29 @@ TEST(RouteCuda, RowsBeyond32Bits) {
       const test::FarRows from(type, kRows, kColumns), to(type, kRows, kColumns);
       ASSERT_TRUE(to.view.contiguous());
       from.put(x.view());
-      const shim::Launches launches(shim::Blocks::last);
+      const shim::Launches launches(shim::Blocks::last, kLast * kBlocksOfRow);
       const auto at = [&](std::int64_t i, std::int64_t c) { return dtype::to_float(x.as<T>()[i * kUsed + c]); };
-      const auto expect_last = [&](const auto& want, const char* what) {
+      const auto expect_rows = [&](const auto& want, const char* what) {
+        ASSERT_EQ(launches.grids().back().x, kBlocksOfRow);
         to.get(got.view());
-        for (std::int64_t c = 0; c < kUsed; ++c)
-          ASSERT_EQ(dtype::to_float(got.as<T>()[(kLast - 1) * kUsed + c]),
-                    dtype::to_float(dtype::from_float<T>(want(c))))
-              << what << ' ' << c;
+        for (std::int64_t i = 0; i < kLast; ++i)
+          for (std::int64_t c = 0; c < kUsed; ++c)
+            ASSERT_EQ(dtype::to_float(got.as<T>()[i * kUsed + c]), dtype::to_float(dtype::from_float<T>(want(i, c))))
+                << what << ' ' << i;
       };
       device.gather_rows(from.view, ids, to.view);
-      expect_last([&](std::int64_t c) { return at(0, c); }, "gathered");
+      expect_rows([&](std::int64_t i, std::int64_t c) { return at(kLast - 1 - i, c); }, "gathered");
       const Tensor addend = make(DType::f32, {kLast, kUsed}, random_values(kLast * kUsed, 2));
       const test::FarRows added(DType::f32, kRows, kColumns);
       added.put(addend.view());
       device.sum_rows(from.view, routes, added.view, to.view);
-      expect_last([&](std::int64_t c) { return at(0, c) + addend.as<float>()[(kLast - 1) * kUsed + c]; }, "summed");
+      expect_rows(
+          [&](std::int64_t i, std::int64_t c) { return at(kLast - 1 - i, c) + addend.as<float>()[i * kUsed + c]; },
+          "summed");
+      const shim::Launches tokens(shim::Blocks::last);  // a block has eight tokens
       device.combine_rows_backward(from.view, from.view, routes, to.view, dots.view());
-      // The block has the last 8 tokens, whose rows are the first 8 of these.
       to.get(got.view());
-      for (std::int64_t i = 0; i < 8; ++i) {
+      for (std::int64_t i = 0; i < kLast; ++i) {
         float dot = 0;
         for (std::int64_t c = 0; c < kUsed; ++c) {
           ASSERT_EQ(dtype::to_float(got.as<T>()[i * kUsed + c]), 0.5f * at(kLast - 1 - i, c)) << "weighted " << i;
