@@ -16,7 +16,8 @@ FP8_SHARE=${FP8_SHARE:-$SRC/share}
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
 CUDA_VISIBLE_DEVICES= # these tests expect the results of the CPU
-export CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
+TERM=xterm            # on_terminal has a terminal that can draw a line again
+export TERM CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
 PATH=$BIN:$PATH
 count=0
 work=$(mktemp -d) || exit 2
