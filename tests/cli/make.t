@@ -82,8 +82,9 @@ is "a compiler that fails" "$(made 2>/dev/null)" "lib/json/src/value.cc"
 rm refuse
 is "what it failed to compile is compiled by the next build" "$(made)" "lib/json/src/value.cc ar"
 
-# Precompiled headers, which GCC makes: here a script of its name.
-ln -s cxx g++ && ln -s cxx clang++
+# Precompiled headers, which GCC makes: here a script of its name. Clang, which compiles tests where it is installed, is the script too.
+ln -s cxx g++ && ln -s cxx clang++ && ln -s cxx clang++-14
+PATH=$work:$PATH
 commands() { make --no-print-directory -C "$SRC" CUDA=0 UNITY=0 O="$work/p" -n "$@" "$work/p/lib/cli.a" "$work/p/test/cli_test" "$work/p/lib/quant/src/amax.o" "$work/p/lib/quant/src/cast_row.baseline.o"; }
 ok "make with GCC" commands CXX="$work/g++"
 is "it precompiles the headers of sources, of hot ones and of tests once" "$(sed -n 's/.* \(-O[0-9]\) .* -o .*\(share.pch.*\)/\2 \1/p' out | sort | xargs)" "share/pch/std.h -O1 share/pch/std.h -O3 share/pch/test.h -O0"
