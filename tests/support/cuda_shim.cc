@@ -130,14 +130,21 @@ std::string line_of(const void* instruction) {
   return command.str();
 }
 
-// Position i of n in an order; `seed` selects one of the shuffled orders.
-std::size_t permuted(std::size_t i, std::size_t n, Order order, std::size_t seed) {
-  if (order == Order::forward || n < 3) return order == Order::reverse ? n - 1 - i : i;
-  if (order == Order::reverse) return n - 1 - i;
-  std::size_t step = 7 + seed * 2 % 61;
-  while (std::gcd(step, n) != 1) ++step;
-  return (i * step + seed) % n;
-}
+// The positions of n in an order; `seed` selects one of the shuffled orders.
+class Permutation {
+ public:
+  Permutation(std::size_t n, Order order, std::size_t seed) : n_(n) {
+    if (order == Order::reverse) step_ = n - 1, first_ = n - 1;
+    if (order != Order::shuffled || n < 3) return;
+    step_ = 7 + seed * 2 % 61;
+    while (std::gcd(step_, n) != 1) ++step_;
+    first_ = seed;
+  }
+  std::size_t operator()(std::size_t i) const { return (i * step_ + first_) % n_; }
+
+ private:
+  std::size_t n_, step_ = 1, first_ = 0;
+};
 
 // Runs the threads with this number, one of each block. Starting a fiber takes as long as a small thread.
 void entry() {
@@ -225,14 +232,14 @@ bool release(std::size_t threads) {
   std::rethrow_exception(error);
 }
 
-void run_block(const std::string& name, std::size_t threads, dim3 size, Order order, std::size_t seed) {
+void run_block(const std::string& name, std::size_t threads, dim3 size, const Permutation& order) {
   begin(threads, size);
   memory.begin_block();
   block.warp_epochs.fill(0);
   for (;;) {
     std::size_t ended = 0, at_block = 0, at_warp = 0;
     for (std::size_t n = 0; n < threads; ++n) {
-      const std::size_t i = permuted(n, threads, order, seed);
+      const std::size_t i = order(n);
       if (block.fibers[i].state == State::ready) resume(i);
       ended += block.fibers[i].state == State::ended;
       at_block += block.fibers[i].state == State::at_block;
@@ -326,12 +333,13 @@ void run(const std::string& name, dim3 grid, dim3 size, const std::function<void
   memory.begin_launch();
   const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
   ++seed;
-  const std::size_t first = Recorder::first(blocks);
+  const std::size_t first = Recorder::first(blocks), threads = std::size_t{size.x} * size.y * size.z;
+  const Permutation order_of_blocks(blocks - first, order, seed), order_of_threads(threads, order, seed);
   for (std::size_t n = first; n < blocks; ++n) {
-    const std::size_t i = first + permuted(n - first, blocks - first, order, seed);
+    const std::size_t i = first + order_of_blocks(n - first);
     now.block = dim3(static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                      static_cast<unsigned>(i / grid.x / grid.y));
-    run_block(name, std::size_t{size.x} * size.y * size.z, size, order, seed);
+    run_block(name, threads, size, order_of_threads);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <link.h>
 
+#include <algorithm>
+
 #include "shim_hooks.h"
 
 namespace fp8::shim {
@@ -94,29 +96,28 @@ std::string Memory::message(Wrong wrong, const Byte& b, Access kind, bool shared
 
 bool Memory::access(std::uintptr_t at, std::size_t bytes, Access kind, unsigned thread, std::uint16_t warp_epoch,
                     std::size_t& fresh, std::string& why) {
-  fresh = 0;
   const bool shared = shared_.has(at);
   const Moment now(interval_, warp_epoch, thread, kind == Access::atomic ? Moment::kAtomic : 0);
+  std::size_t unknown = 0;
   // Most accesses find all their bytes in one state.
-  Byte* byte = nullptr;
-  Byte before, after;
-  std::size_t unknown = 0;  // 1 if the launch had not accessed such a byte in this way
-  for (std::size_t i = 0; i < bytes; ++i, ++byte) {
-    if (i == 0 || (at + i) % kPage == 0) byte = bytes_from(at + i);
-    if (i == 0 || *byte != before) {
-      before = after = *byte;
-      const bool known =
-          before.written.interval() >= launch_ || (kind == Access::read && before.read.interval() >= launch_);
-      unknown = known ? 0 : 1;
-      const Wrong wrong = access_byte(after, now, kind, shared);
-      if (wrong != Wrong::nothing) {
-        why = message(wrong, before, kind, shared);
-        return false;
-      }
+  for (std::size_t i = 0, n = 0; i < bytes; i += n) {
+    Byte* const first = bytes_from(at + i);
+    const Byte before = *first;
+    const std::size_t most = std::min(bytes - i, kPage - (at + i) % kPage);
+    n = 1;
+    while (n < most && first[n] == before) ++n;
+    Byte after = before;
+    const Wrong wrong = access_byte(after, now, kind, shared);
+    if (wrong != Wrong::nothing) {
+      why = message(wrong, before, kind, shared);
+      return false;
     }
-    *byte = after;
-    fresh += unknown;
+    std::fill_n(first, n, after);
+    const bool known =
+        before.written.interval() >= launch_ || (kind == Access::read && before.read.interval() >= launch_);
+    unknown += known ? 0 : n;
   }
+  fresh = unknown;
   return true;
 }
 
