@@ -60,9 +60,9 @@ json::Value product(const ProductResult& p, const Peak& peak, bool emulated) {
                        {"fp8_faster", faster(p.ratio, emulated)}});
 }
 
-Peak peak_of(const device::Device& device) {
+Peak peak_of(const device::Device& device, double seconds) {
   if (const auto known = known_peak(device.name())) return *known;
-  return {measured_peak(device), 0, "measured: the fastest bf16 GEMM"};
+  return {measured_peak(device, seconds), 0, "measured: the fastest bf16 GEMM"};
 }
 
 // Raises a measured peak to the fastest bf16 GEMM, so that no share of the peak exceeds 1.
@@ -104,7 +104,7 @@ BenchResult bench(const BenchOptions& options) {
     if (!result.emulated && device.compute_capability() < kFirstFp8)
       throw Error(result.device + " has no FP8 tensor cores", Exit::no, {{"device", "cpu to measure the emulation"}});
     say("the peak FLOP/s");
-    result.peak = peak_of(device);
+    result.peak = peak_of(device, options.seconds);
     result.products = time_products(device, options);
     if (!known_peak(result.device)) raise_measured(result.peak, result.products);
   }

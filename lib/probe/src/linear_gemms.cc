@@ -189,7 +189,7 @@ std::vector<ProductResult> time_products(const device::Device& device, const Ben
   return results;
 }
 
-double measured_peak(const device::Device& device) {
+double measured_peak(const device::Device& device, double seconds) {
   const std::int64_t side = device.type() == device::DeviceType::cuda ? 8192 : 1024;
   const Context ctx = device.context();
   const Tensor a = normal(ctx, side, side, 1), b = normal(ctx, side, side, 2);
@@ -198,7 +198,7 @@ double measured_peak(const device::Device& device) {
   const auto work = [&] {
     engine.matmul(ctx, {a.view(), DType::bf16, {}}, {b.view().transposed(), DType::bf16, {}}, c.view(), {});
   };
-  const PairedTiming duel = time_both(ctx, work, work, 0.5);
+  const PairedTiming duel = time_both(ctx, work, work, seconds);
   return 2.0 * std::pow(static_cast<double>(side), 3) / std::min(duel.first.low, duel.second.low);
 }
 

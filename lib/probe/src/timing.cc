@@ -9,7 +9,7 @@
 namespace fp8::probe {
 namespace {
 
-constexpr double kSample = 0.005;  // target seconds of a sample
+constexpr double kSample = 0.005;  // target seconds of a sample, unless there is less time
 constexpr std::int64_t kMostCalls = 1000;
 constexpr std::size_t kLeast = 6, kMost = 200;  // pairs of samples; six give an interval
 
@@ -29,10 +29,11 @@ double sample(const device::Context& ctx, const std::function<void()>& work, std
   return 1e-9 * static_cast<double>(device::now_ns() - begin) / static_cast<double>(calls);
 }
 
-std::int64_t calls_for(const device::Context& ctx, const std::function<void()>& work) {
+// Calls in a sample of `seconds`.
+std::int64_t calls_for(const device::Context& ctx, const std::function<void()>& work, double seconds) {
   (void)sample(ctx, work, 1);  // creates GEMM plans and touches pages
   const double one = std::max(sample(ctx, work, 1), 1e-9);
-  return std::clamp<std::int64_t>(std::llround(kSample / one), 1, kMostCalls);
+  return std::clamp<std::int64_t>(std::llround(seconds / one), 1, kMostCalls);
 }
 
 // The median of sorted values, and the values `outside` from either end, counted from 0; no interval if it is negative.
@@ -82,7 +83,8 @@ PairedTiming time_both(const device::Context& ctx, const std::function<void()>& 
                        const std::function<void()>& second, double seconds) {
   device::synchronize(ctx);
   const std::int64_t begin = device::now_ns();
-  const std::int64_t calls_first = calls_for(ctx, first), calls_second = calls_for(ctx, second);
+  const double each = std::min(kSample, seconds / (2 * kLeast));
+  const std::int64_t calls_first = calls_for(ctx, first, each), calls_second = calls_for(ctx, second, each);
   std::vector<double> a, b, ratios;
   while (a.size() < kLeast || (a.size() < kMost && 1e-9 * static_cast<double>(device::now_ns() - begin) < seconds)) {
     a.push_back(sample(ctx, first, calls_first));

@@ -26,7 +26,8 @@ struct PairedTiming {
 };
 
 /// Times both alternately for about `seconds` in total, at least six pairs, after warm-up calls of each. A sample is
-/// as many calls as take about 5 ms, including the synchronization of the device.
+/// as many calls as take about 5 ms, or a twelfth of `seconds` if that is less, including the synchronization of the
+/// device.
 PairedTiming time_both(const device::Context& ctx, const std::function<void()>& first,
                        const std::function<void()>& second, double seconds);
 

@@ -165,6 +165,15 @@ TEST(Timing, CallsBothSidesEquallyOften) {
   EXPECT_LT(duel.ratio.high, 1000);
 }
 
+TEST(Timing, WithoutTimeASampleIsOneCall) {
+  const device::Device host;
+  int first = 0, second = 0;
+  (void)time_both(
+      host.context(), [&] { ++first; }, [&] { ++second; }, 0);
+  EXPECT_EQ(first, 2 + 6);
+  EXPECT_EQ(second, 2 + 6);
+}
+
 TEST(Steps, BatchFitsTheModel) {
   hf::ModelConfig model;
   model.max_position_embeddings = 2048;

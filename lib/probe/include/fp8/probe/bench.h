@@ -25,7 +25,7 @@ struct BenchOptions {
   hf::ModelConfig model{};                               ///< model whose linears and steps are measured
   std::int64_t tokens = 0;                               ///< M, at least 1: rows of activations
   const quant::Recipe* recipe = nullptr;                 ///< recipe of the FP8 side; not null
-  double seconds = 0.5;                                  ///< approximate seconds per linear and pass
+  double seconds = 0.5;                                  ///< approximate seconds per linear and pass, and peak
   std::int64_t steps = 0;                                ///< optimizer steps to time in each precision; 0: none
   std::function<void(const std::string&)> progress{};    ///< called with the current measurement; may be empty
 };
