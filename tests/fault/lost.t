@@ -6,8 +6,7 @@
 . "$SRC/tests/cli/train.sh"
 . "$SRC/tests/fault/lib.sh"
 export FAULT_CALLS="write ftruncate" OMP_NUM_THREADS=1
-tries=0 failures=0 python=
-for p in "${PACKAGED_PYTHON:-python3}" /usr/bin/python3; do "$p" -c 'import h5py' 2>/dev/null && python=$p; done
+tries=0 failures=0 python=$(with_h5py)
 # lose NAME FOLDER COMMAND...: drops each write of a command that makes FOLDER/*.h5 and compares the files with those without a fault
 lose() {
   name=$1 folder=$2

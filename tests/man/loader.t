@@ -5,8 +5,7 @@
 . "${SRC:-.}/tests/cli/lib.sh"
 
 O=${O:-$SRC/build}
-python=
-for p in "${PACKAGED_PYTHON:-python3}" /usr/bin/python3; do "$p" -c 'import h5py' 2>/dev/null && python=$p; done
+python=$(with_h5py)
 sed -n '/^import json, pathlib$/,/^\.Ed$/p' "$SRC/man/man5/fp8-checkpoint.5" | sed '$d' >loader.py
 n=$(wc -l <loader.py)
 [ "$n" -gt 10 ] && [ "$n" -lt 26 ]

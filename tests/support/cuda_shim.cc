@@ -134,7 +134,7 @@ std::string line_of(const void* instruction) {
 class Permutation {
  public:
   Permutation(std::size_t n, Order order, std::size_t seed) : n_(n) {
-    if (order == Order::reverse) step_ = n - 1, first_ = n - 1;
+    if (order == Order::reverse) step_ = first_ = n - 1;
     if (order != Order::shuffled || n < 3) return;
     step_ = 7 + seed * 2 % 61;
     while (std::gcd(step_, n) != 1) ++step_;
