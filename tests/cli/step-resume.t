@@ -43,6 +43,15 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
     cmp a$n/run/step-00000004/manifest.json b$n/run/step-00000004/manifest.json
   result $? "$way: the checkpoint files are equal"
 done
+# The first steps have no targets: until one has, recipe delayed has no scales.
+printf '{"messages":[{"role":"user","content":"%064d"},{"role":"assistant","content":"An answer that fills the next steps of the run with targets."}]}' 0 >late.jsonl
+fp8-tokenize late.jsonl --tokenizer "$SRC/examples/3-fine-tune/tokenizer" --template chatml -o late.h5 -q >out 2>err
+late() { fp8-step m.h5 --data late.h5 --any-tokenizer --seq-length 16 --batch-size 1 --sampler sequential --steps 8 --lr 1e-2 --precision fp8 --recipe delayed -q "$@" 2>err; }
+late --out straight >straight.log && late --out halted --until-step 2 >halted.log && fp8-info halted@2 >scales && late --out halted >>halted.log
+is "steps without targets come first, and a run that stops there calibrates at the same step" "$(field masked - <halted.log | head -n 3 | tr '\n' ' ')$(grep '"calibrated"' straight.log | field step -)" \
+  "true true true $(grep '"calibrated"' halted.log | field step -)"
+is "a checkpoint from before it has histories and no scales" "$(grep -c amax_history scales) $(grep -c '/scale' scales)" "42 0"
+same_step "and the run ends with the weights of one that was not stopped" halted/step-00000008 straight/step-00000008
 [ "$(losses a3/log)" != "$(losses a6/log)" ] && [ "$(losses a3/log)" != "$(losses a4/log)" ] && [ "$(losses a2/log)" != "$(losses a3/log)" ]
 result $? "the losses of bf16, tensorwise, rowwise and hopper differ"
 is "the run begins with a calibration, the resumed run does not" "$(grep -c '"calibrated":true' a12/log b12/log | tr '\n' ' ')" "a12/log:1 b12/log:0 "

@@ -81,9 +81,12 @@ void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
   if (source.store == nullptr) return;
   for (const ScaleState& s : source.store->scale_states()) {
     const std::string name = std::string(ckpt::kFp8) + s.name;
-    for (const auto& [what, values] : {std::pair{"/scale", s.scale}, std::pair{"/amax_history", s.history}})
-      add_whole(source.store->mesh().all(), {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index},
-                tensors);
+    const auto add = [&](const char* what, const View& values, bool history) {
+      add_whole(source.store->mesh().all(),
+                {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index, history}, tensors);
+    };
+    add("/scale", s.scale, false);
+    add("/amax_history", s.history, true);
   }
 }
 

@@ -100,13 +100,23 @@ void make_folder(SaveState& s) {
   s.folder = s.host_comm.all_gather(s.folder)[0];
 }
 
+// The tensors that this rank writes. A scale before the calibration is none of the run, which calibrates when it goes
+// on.
+std::vector<shard::StateTensor> tensors_of(const shard::ParameterStore& store, const shard::Snapshot* snapshot) {
+  std::vector<shard::StateTensor> tensors = snapshot != nullptr ? snapshot->tensors() : shard::state_tensors(store);
+  std::erase_if(tensors, [&](const shard::StateTensor& t) {
+    return t.scale_slot >= 0 && !t.history && !store.has_scale(t.scale_slot);
+  });
+  return tensors;
+}
+
 // Every rank starts to write its file.
 void enter_writing(SaveState& s, const Context& ctx, shard::Snapshot* snapshot) {
   if (snapshot != nullptr) snapshot->copy(ctx, s.content->store);
   comm::agree(s.host_comm, [&] {
     start_task(s, "writing " + s.folder,
-               [tensors = snapshot != nullptr ? snapshot->tensors() : shard::state_tensors(s.content->store),
-                &content = *s.content, folder = s.folder](const PieceRunner& runner) {
+               [tensors = tensors_of(s.content->store, snapshot), &content = *s.content,
+                folder = s.folder](const PieceRunner& runner) {
                  const comm::Mesh& mesh = content.store.mesh();
                  return json::dump(ckpt::to_json(write_shard(tensors, content.table, content.documents, folder,
                                                              mesh.file_number(), mesh.file_count(), runner)));

@@ -128,11 +128,12 @@ void begin_adapters(shard::ShardedModel& model, const ckpt::Checkpoint& checkpoi
   }
 }
 
-OwnTensors own_tensors(const std::vector<shard::StateTensor>& tensors, const std::set<std::int64_t>& slots,
-                       bool moments) {
+// A history without a scale is that of a run that has not calibrated with its settings yet.
+OwnTensors own_tensors(const ckpt::Checkpoint& checkpoint, const std::vector<shard::StateTensor>& tensors,
+                       const std::set<std::int64_t>& slots, bool moments) {
   OwnTensors own;
   for (const shard::StateTensor& t : tensors) {
-    if (t.scale_slot >= 0 && !slots.contains(t.scale_slot)) continue;
+    if (t.scale_slot >= 0 && !slots.contains(t.scale_slot) && !(t.history && has_scale(checkpoint, t))) continue;
     if (t.rows.count() > 0 && (t.weight || t.scale_slot >= 0 || moments))
       own.emplace(t.name, OwnRows{t.rows, t.columns, t.values});
   }
@@ -176,7 +177,7 @@ std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& 
   const std::set<std::int64_t> slots = complete_slots(checkpoint, tensors);
   if (adapters)
     std::erase_if(tensors, [&](const shard::StateTensor& t) { return t.weight && checkpoint.find(t.name) == nullptr; });
-  OwnTensors own = own_tensors(tensors, slots, moments);
+  OwnTensors own = own_tensors(checkpoint, tensors, slots, moments);
   const auto destination = [&](const ckpt::TensorMeta& meta, const ckpt::Block& block) {
     const auto it = own.find(meta.name);
     return it == own.end() ? std::span<std::byte>() : it->second.destination_of(meta, block);

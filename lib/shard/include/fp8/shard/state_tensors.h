@@ -23,6 +23,7 @@ struct StateTensor {
   RowRange saved;  ///< those of them that this rank saves: every row is saved by one rank
   View values;     ///< the rows that it holds, in the type they are saved in; empty without a store
   std::int64_t scale_slot = -1;  ///< slot of a delayed scale or history
+  bool history = false;          ///< whether it is a history
   RowRange columns{};            ///< columns of these rows that it holds and saves; empty: all of them
 
   /// The values of the rows that this rank saves.

@@ -148,6 +148,8 @@ class ParameterStore final : public model::ParameterAccess {
     has_history_[i] = 1;
     unseen_[i] = may_be_idle_[i];
   }
+  /// Whether the scale with this number is one of the run: it was loaded, or calibration is done.
+  bool has_scale(std::int64_t index) const { return has_history_[static_cast<std::size_t>(index)] != 0; }
   /// Loaded scales are of another format or margin: calibration must come first. Histories are kept.
   void require_calibration() { std::ranges::fill(has_history_, char{0}); }
   /// Whether a tensor has no history, so that calibration must come before the first FP8 cast.
