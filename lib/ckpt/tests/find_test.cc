@@ -113,7 +113,10 @@ TEST_F(Find, ArgumentsThatNameARun) {
   EXPECT_EQ(opened(".h5"), "no run");
   std::filesystem::copy(path(20), run_ + "@last");  // a path that exists wins
   EXPECT_EQ(opened("@last"), "no run");
-  for (const int step : {20, 30, 40}) damage(step);
+  for (const int step : {30, 40}) damage(step);  // step 20 has no loss
+  EXPECT_HOLDS(opened("@best"), "@best: no valid checkpoint of the run has an evaluation loss; ");
+  EXPECT_EQ(opened(""), "step-00000020");
+  damage(20);
   EXPECT_HOLDS(opened(""), ": every checkpoint in it is damaged; move them away to start again; the newest: ");
 }
 
