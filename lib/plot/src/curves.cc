@@ -20,6 +20,7 @@ constexpr std::array<const char*, kColours> kPalette = {"0072B2", "D55E00", "009
 // Solid lines first; with all colours 35 styles, and as many again in thin lines.
 constexpr std::array<const char*, 5> kDashes = {"1", "(14,6)", "(4,4)", "(14,4,3,4)", "(3,3,3,10)"};
 
+constexpr double kEdge = 4;                                               // pixels between a label and the edge
 constexpr double kWidth = 900, kHeight = 506, kTallHeight = 700;          // pixels; without and with the panel of a gap
 constexpr double kLeft = 100, kRight = 26, kBottom = 62, kGapPart = 0.4;  // margins; share of the panel of a gap
 constexpr double kLabelRow = 18;                                          // height of a row of labels above the plot
@@ -157,7 +158,7 @@ Marks marks_of(const Picture& picture, const Range& range, const Box& box) {
                       .row = 0});
   }
   marks.labels.resize(wanted.size());
-  if (wanted.size() <= kMostLines) marks.labels = place_labels(wanted, box.left, kWidth - 4, kLabelRows);
+  if (wanted.size() <= kMostLines) marks.labels = place_labels(wanted, box.left, kWidth - kEdge, kLabelRows);
   for (const auto& label : marks.labels)
     if (label) marks.height = std::max(marks.height, kLabelRow * static_cast<double>(label->row + 1) + 2);
   return marks;
@@ -176,8 +177,11 @@ std::string marks_script(const Marks& marks, const Box& box, const Size& size) {
     script += "set arrow from " + x + ", graph " + (few ? "0" : "0.97") + " to " + x + ", screen " + to +
               " nohead back lw 0.6 dt (6,4) lc rgb " + marks.colours[i] + "\n";
     if (label) {
-      script +=
-          label_at(marks.lines[i].text, label->from, y, size, "left font ',11' textcolor rgb " + marks.colours[i]);
+      // The fonts of PNG and SVG differ in width. A label at the right edge ends there in both.
+      const double end = label->from + label->width;
+      const bool at_edge = end > kWidth - kEdge - 1;
+      script += label_at(marks.lines[i].text, at_edge ? end : label->from, y, size,
+                         std::string(at_edge ? "right" : "left") + " font ',11' textcolor rgb " + marks.colours[i]);
     }
   }
   return script;

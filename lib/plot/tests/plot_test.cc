@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "fp8/base/file.h"
 #include "fp8_test.h"
@@ -45,6 +46,7 @@ TEST(Gnuplot, LabelsAreDrawnLiterally) {
 struct Drawn {
   std::string text;
   double left, right, top, bottom;
+  bool ends;  // its position is its end, whatever the font
 };
 
 std::vector<Drawn> texts_of(const std::string& svg) {
@@ -61,9 +63,9 @@ std::vector<Drawn> texts_of(const std::string& svg) {
                                                                                    : width;
     const double above = 0.75 * font, below = 0.2 * font;
     if (m[3].matched) {
-      all.push_back({m[8], x - above, x + below, y + before - width, y + before});
+      all.push_back({m[8], x - above, x + below, y + before - width, y + before, m[5] == "end"});
     } else {
-      all.push_back({m[8], x - before, x - before + width, y - above, y + below});
+      all.push_back({m[8], x - before, x - before + width, y - above, y + below, m[5] == "end"});
     }
   }
   return all;
@@ -110,6 +112,13 @@ TEST(Gnuplot, LabelsOfMarksStayInsideAndApart) {
   const std::vector<Drawn> texts = checked_texts(p);
   EXPECT_GE(count_of(texts, "fp8 rowwise_with_gw_hp"), 5U);
   EXPECT_EQ(count_of(texts, "tokens seen"), 1U);
+  std::set<bool> at_edge;
+  for (const Drawn& t : texts) {
+    if (t.text != "fp8 rowwise_with_gw_hp") continue;
+    EXPECT_EQ(t.ends, t.right > 895) << t.right;  // the font of PNG is wider
+    at_edge.insert(t.ends);
+  }
+  EXPECT_EQ(at_edge.size(), 2U);
 }
 
 // The legend of two sides with three runs each has a sample of every line: colours and dashes.
