@@ -117,7 +117,8 @@ std::string shown_setting(const From& from, std::string_view name, bool with_dig
 std::string shown_setting(const std::vector<From>& values, std::string_view name) {
   std::string text;
   for (const From& v : values) {
-    text += (text.empty() ? "" : ", from " + std::to_string(v.step) + " ") + shown_setting(v, name, true);
+    const std::string from = v.step > 0 ? "from " + std::to_string(v.step) + " " : "";
+    text += (text.empty() ? "" : ", ") + from + shown_setting(v, name, true);
   }
   return text;
 }

@@ -303,6 +303,17 @@ TEST(Settings, ModelsAndDataByTheirDigests) {
   EXPECT_EQ(names(differences(with_config("", R"(,"model":{"layers":3})"), plain)), "model! ");
 }
 
+// A recipe means nothing in bf16, so that a run in two phases has one from its second phase on.
+TEST(Settings, ValuesThatBeginLaterSayWhen) {
+  const auto head = [](const std::string& precision) {
+    return R"({"type":"run","config":{"precision":")" + precision + R"(","recipe":"tensorwise"}})" + "\n";
+  };
+  const Log fp8 = run_of(head("fp8") + step(1, 8, "1") + step(2, 16, "1"));
+  const Log phases = run_of(head("bf16") + step(1, 8, "1") + head("fp8") + step(2, 16, "1"));
+  EXPECT_EQ(differences(fp8, phases).at(0), (Difference{"precision", "fp8", "bf16, from 2 fp8", false}));
+  EXPECT_EQ(differences(fp8, phases).at(1), (Difference{"recipe", "tensorwise", "from 2 tensorwise", false}));
+}
+
 TEST(Settings, ChangesOfAResumedRun) {
   const auto head = [](const std::string& lr) { return R"({"type":"run","config":{"lr":)" + lr + "}}\n"; };
   const Log changed = run_of(head("1") + step(1, 8, "1") + step(2, 16, "1") + head("2") + step(3, 24, "1"));
