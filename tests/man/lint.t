@@ -43,10 +43,10 @@ def main() -> None:
                    f"has {known}", f"order {ORDER}")
         missing = [title for title in NEEDED.get(page.section, ["NAME"]) if title not in headings]
         tap.result(not missing, f"{page.name}: the required sections exist", f"missing: {missing}")
-        text = "\n".join(line.text for line in page.lines)
-        names = {f"{name}.{section}" for name, section in re.findall(r"^\.(?:It )?Xr (fp8[\w-]*) (\d)", text, re.M)}
         hidden = [page.where(line) for line in page.lines if line.text.startswith("'")]
         tap.result(not hidden, f"{page.name}: no line begins with ', which man would hide", *hidden)
+        text = "\n".join(line.text for line in page.lines)
+        names = {f"{name}.{section}" for name, section in re.findall(r"^\.(?:It )?Xr (fp8[\w-]*) (\d)", text, re.M)}
         gone = sorted(names - {other.name for other in found})
         tap.result(not gone, f"{page.name}: the referenced fp8 pages exist", f"missing: {', '.join(gone)}")
     tools = sorted(path.parent.name + ".1" for path in SRC.glob("tools/*/crate.mk"))

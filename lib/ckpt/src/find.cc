@@ -47,7 +47,7 @@ Checkpoint open_valid(const std::string& run, Which which, const std::string& ar
   if (checkpoint) return std::move(*checkpoint);
   const bool damaged = !newest_reason.empty(), best = which == Which::best;
   if (damaged && !best) throw Error(all_damaged(run, newest_reason));
-  // Those without a loss may be valid.
+  // Checkpoints without a loss may be valid.
   if (damaged) throw Error(argument + ": no valid checkpoint of the run has an evaluation loss; " + newest_reason);
   if (!best || list_steps(run).empty()) throw Error(argument + ": the run has no checkpoint");
   throw Error(argument + ": no checkpoint of the run has an evaluation loss; a run that evaluates at the steps " +
