@@ -13,7 +13,7 @@ cp out run.log
 eval_ run/step-00000020 $data --precision fp32 >whole 2>err
 result $? "fp8-eval evaluates a checkpoint"
 is "it prints one record and no message" "$(wc -l <whole)$(cat err)" 1
-says "the record has all documented fields" '^\{"type":"eval","tokens":3968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu","documents":"joined"\}$' cat whole
+says "the record has all documented fields" '^\{"type":"eval","tokens":3968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu","documents":"joined","checkpoint":"[^"]+"\}$' cat whole
 loss=$(field loss whole)
 is "the perplexity is exp(loss)" "$(field perplexity whole | awk -v l="$loss" '{ d = $1 / exp(l) - 1; print (d < 1e-12 && d > -1e-12) }')" 1
 is "the loss is equal to the evaluation of the run" "$(field loss run.log | tail -1 | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
@@ -50,7 +50,7 @@ for accumulate in hopper ada; do
 done
 [ "$(field loss hopper.scored)" != "$(field loss ada.scored)" ]
 result $? "the losses of hopper and ada differ"
-says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"attention":"cpu","fp8_gemms":[1-9][0-9]*,"fp8_flop_share":0\.[0-9]+,"fp8_flop_share_total":0\.[0-9]+,"documents":"joined","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
+says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"attention":"cpu","fp8_gemms":[1-9][0-9]*,"fp8_flop_share":0\.[0-9]+,"fp8_flop_share_total":0\.[0-9]+,"documents":"joined","checkpoint":"run/step-00000020","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
 status "FP8 in backward alone gives status 3" 3 fp8-eval run/step-00000020 $data --precision fp8 --fp8-gemms dgrad,wgrad
 is "with the reason" "$(cat err)" "fp8-eval: --fp8-gemms: under recipe tensorwise no GEMM of a forward pass runs in FP8; use --precision bf16"
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err

@@ -60,6 +60,20 @@ for at in "" @last @6 @best "@$worst"; do
   ok "fp8-step run$at" fp8-step run$at --data d.h5 --seq-length 32 --batch-size 2 --steps 1 --out new -q
 done
 ok "fp8-eval run@best on two ranks" mpirun -n 2 fp8-eval run@best --data d.h5 --seq-length 32 -q
+
+# --- the newest is damaged
+cp -r run hurt
+printf x | dd of=hurt/step-00000006/rank-00000-of-00001.h5 bs=1 seek=5000 conv=notrunc 2>err
+passed="hurt/step-00000006: damaged, trying an older one: "
+for command in "fp8-info hurt" "fp8-info m.h5 --diff hurt" "fp8-info m.h5 --diff hurt --bound 1" "fp8-export hurt -o x -f" "fp8-convert hurt --weights-only -o c.h5 -f" \
+  "fp8-quantize hurt -o q.h5 --scaling row -f" "fp8-eval hurt --data d.h5 --seq-length 32" \
+  "fp8-generate hurt --ids 5,6 --greedy --max-tokens 1" "fp8-inspect hurt --data d.h5 --seq-length 32" "fp8-step hurt --data d.h5 --seq-length 32 --steps 1 --out new -q"; do
+  rm -rf new
+  says "$command says that it passed over the newest" "^${command%% *}: (warning: )?$passed" $command
+done
+says "and fp8-eval which it read" '"checkpoint":"hurt/step-00000004"' fp8-eval hurt --data d.h5 --seq-length 32 -q
+is "a checkpoint without damage is not reported" "$(fp8-info run 2>&1 >/dev/null)" ""
+
 echo '{"type":"checkpoint","path":"run@best"}' >record
 is "a record may name a run" "$(fp8-info - <record)" "$(fp8-info run@best)"
 cp -r run/step-00000002 run@last

@@ -198,6 +198,7 @@ void run_records(const std::string& path, const generate::PromptReader& reader, 
 int run(const cli::Arguments& a) {
   check(a);
   convert::OpenModel model = convert::open_model(model::resolve_checkpoint_argument(a.positional("model")));
+  for (const std::string& message : model.source.passed_over()) cli::print_note("fp8-generate", message);
   if (a.has("lora")) convert::add_adapter(model, a.text("lora"));
   const Tokens tokens = tokens_of(a, model.source);
   const Codec* const codec = tokens.codec ? &*tokens.codec : nullptr;

@@ -59,8 +59,15 @@ int show_tokens(const cli::Arguments& arguments, const std::string& path) {
   return static_cast<int>(Exit::done);
 }
 
+// Opens a checkpoint, and says which damaged ones of its run were passed over for it.
+ckpt::Checkpoint open(const std::string& argument) {
+  ckpt::Checkpoint checkpoint = model::open_checkpoint(argument);
+  for (const std::string& message : checkpoint.passed_over()) cli::print_note("fp8-info", message);
+  return checkpoint;
+}
+
 int show_distance(const cli::Arguments& arguments, const ckpt::Checkpoint& a, const model::ProgressSink& sink) {
-  const ckpt::Checkpoint b = model::open_checkpoint(arguments.text("diff"));
+  const ckpt::Checkpoint b = open(arguments.text("diff"));
   if (arguments.flag("verify")) b.verify();
   const convert::Distance distance = convert::distance(a, b, sink);
   cli::Output out;
@@ -98,6 +105,7 @@ int show_fit(const cli::Arguments& arguments, const std::string& path, const mod
       model::open_checkpoint(one).verify();
     }
     sets.emplace_back(one, names);
+    for (const std::string& message : sets.back().passed_over()) cli::print_note("fp8-info", message);
     if (sets.back().tensors().empty()) throw Error(one + ": has no tensors to compare");
   }
   convert::split_fused(sets[0], sets[1]);
@@ -127,7 +135,7 @@ int inform(const cli::Arguments& arguments) {
   if (model::is_token_file(path)) return show_tokens(arguments, path);
   if (path.ends_with(".safetensors"))
     throw Error(path + ": a safetensors file, not a checkpoint; it can be compared, with " + cli::flag_name("diff"));
-  const ckpt::Checkpoint checkpoint = model::open_checkpoint(path);
+  const ckpt::Checkpoint checkpoint = open(path);
   if (arguments.flag("verify")) checkpoint.verify();
   if (arguments.has("diff")) return show_distance(arguments, checkpoint, sink);
   json::Value record = convert::describe(checkpoint, arguments.flag("statistics"), sink);

@@ -171,6 +171,7 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
   } else {
     print_table(out, report, options);
   }
+  for (const std::string& note : report.notes) cli::print_note("fp8-quantize", note);
   for (const std::string& warning : warnings_of(report)) cli::print_note("fp8-quantize", warning);
   return static_cast<int>(Exit::done);
 }

@@ -102,6 +102,7 @@ struct Checkpoint::State {
   json::Value config;
   json::Value train;
   json::Value provenance = json::Array{};
+  std::vector<std::string> passed_over;
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<const h5::Reader>> readers;
   mutable std::vector<File> open_files;  // open files that have no reader yet; may be empty
@@ -216,6 +217,8 @@ void Checkpoint::hold() const {
 }
 
 const std::string& Checkpoint::path() const { return state_->path; }
+const std::vector<std::string>& Checkpoint::passed_over() const { return state_->passed_over; }
+void Checkpoint::set_passed_over(std::vector<std::string> messages) { state_->passed_over = std::move(messages); }
 FileKind Checkpoint::kind() const { return state_->manifest.kind; }
 std::int64_t Checkpoint::version() const { return kVersion; }
 const std::string& Checkpoint::digest() const { return state_->digest; }

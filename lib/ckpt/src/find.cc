@@ -41,10 +41,15 @@ Checkpoint open_number(const std::string& run, std::string_view n, const std::st
 
 Checkpoint open_valid(const std::string& run, Which which, const std::string& argument) {
   std::string newest_reason;
-  auto checkpoint = find_valid(run, which, [&](const std::string&, const std::string& reason) {
+  std::vector<std::string> messages;
+  auto checkpoint = find_valid(run, which, [&](const std::string& path, const std::string& reason) {
     if (newest_reason.empty()) newest_reason = reason;
+    messages.push_back(passed_over(path, reason));
   });
-  if (checkpoint) return std::move(*checkpoint);
+  if (checkpoint) {
+    checkpoint->set_passed_over(std::move(messages));
+    return std::move(*checkpoint);
+  }
   const bool damaged = !newest_reason.empty(), best = which == Which::best;
   if (damaged && !best) throw Error(all_damaged(run, newest_reason));
   // Checkpoints without a loss may be valid.

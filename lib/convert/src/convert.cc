@@ -386,7 +386,11 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
     report.notes.push_back(source.path() + ": " + std::to_string(source.activation_scales()) +
                            " static scales of activations are not kept; activations are scaled as they are cast");
   if (const std::optional<std::string> note = tokenizer_note(source, plan.config)) report.notes.push_back(*note);
-  if (source.checkpoint() == nullptr) add_config_notes(source, report.notes);
+  if (source.checkpoint() == nullptr) {
+    add_config_notes(source, report.notes);
+  } else {
+    for (const std::string& message : source.checkpoint()->passed_over()) report.notes.push_back(message);
+  }
   report.tensors = static_cast<std::int64_t>(plan.table.size());
   report.parameters = model::parameter_count(plan.table);
   report.bytes = output_bytes(source, plan, options);

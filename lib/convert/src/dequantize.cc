@@ -153,6 +153,7 @@ DequantizeReport dequantize(const std::string& source_path, const std::string& o
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
   const std::vector<model::Parameter> table = table_to_dequantize(source);
   DequantizeReport report;
+  report.notes = source.passed_over();
   report.weights = static_cast<std::int64_t>(table.size());
   for (const std::string_view section : {ckpt::kWeights, ckpt::kScales}) {
     for (const ckpt::TensorMeta& meta : source.tensors(section)) {

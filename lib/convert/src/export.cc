@@ -497,6 +497,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   const std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
   report.source = model.source.path();
+  for (const std::string& message : model.source.passed_over()) report.notes.push_back(message);
   for (const Entry& e : entries) {
     report.bytes = checked_add(report.bytes, bytes_of(e.tensors), source);
     for (std::size_t t = 0; t < e.tensors.size(); ++t)

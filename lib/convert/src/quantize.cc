@@ -116,6 +116,7 @@ QuantizeReport quantize(const std::string& source_path, const std::string& outpu
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
   const std::vector<model::Parameter> table = table_to_quantize(source, options);
   QuantizeReport report;
+  report.notes = source.passed_over();
   report.weights = static_cast<std::int64_t>(table.size());
   for (const model::Parameter& p : table) {
     const std::uint64_t stored = source.at(stored_name(p)).bytes();

@@ -319,6 +319,10 @@ bool TensorSet::is_safetensors(const std::string& path) {
 }
 
 const std::string& TensorSet::path() const { return state_->path; }
+std::vector<std::string> TensorSet::passed_over() const {
+  const ckpt::Checkpoint* const checkpoint = state_->source ? state_->source->checkpoint() : nullptr;
+  return checkpoint != nullptr ? checkpoint->passed_over() : std::vector<std::string>();
+}
 const std::vector<NamedTensor>& TensorSet::tensors() const { return state_->tensors; }
 const std::optional<Heads>& TensorSet::heads() const { return state_->heads; }
 

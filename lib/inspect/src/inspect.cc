@@ -193,6 +193,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   });
   settings::check_same_on_all_ranks(host_comm, shared);
   const comm::Mesh mesh(host_comm, shape);
+  for (const std::string& message : checkpoint.passed_over()) journal.note(message);
   for (const std::string& note : models.notes)
     if (!note.empty()) journal.note(note);
   const Inspection all{host_comm, mesh, journal, checkpoint, *tokens};

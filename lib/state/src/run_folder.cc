@@ -101,6 +101,7 @@ RunCheckpoints::RunCheckpoints(comm::Communicator& host_comm, const settings::Ru
   });
   share();
   model_.emplace(open_on_all_ranks(host_comm, config.model));
+  for (const std::string& message : model_->passed_over()) journal_.warn(-1, message);
 }
 
 // Selects the newest checkpoint that can be opened, if the run has any. On rank 0.

@@ -101,6 +101,7 @@ void evaluate_model(const SharedSetup& e, const ModelSetup& setup, const DeviceS
     throw comm::AgreedError(e.config.data + ": no token of it counts as a target, so it has no loss");
   json::Value record = eval_record(-1, sum, setup.precision, device.type());
   record.as_object().set("documents", e.sampler.separate() ? "separate" : "joined");
+  record.as_object().set("checkpoint", e.checkpoint.path());
   e.journal.emit(record);
   if (!std::isfinite(sum.loss)) {
     const settings::PrecisionConfig& p = setup.precision;
@@ -131,6 +132,7 @@ void evaluate(const settings::EvalConfig& config, comm::Communicator& host_comm,
   });
   settings::check_same_on_all_ranks(host_comm, shared);
   const comm::Mesh mesh(host_comm, shape);
+  for (const std::string& message : checkpoint.passed_over()) journal.note(message);
   for (const std::string& note : notes)
     if (!note.empty()) journal.note(note);
   const SharedSetup evaluation{config, host_comm, journal, checkpoint, *sampler};

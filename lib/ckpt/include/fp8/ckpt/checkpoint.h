@@ -41,6 +41,11 @@ class Checkpoint {
   std::int64_t version() const;
   /// Digest of the file or, for a folder, of the manifest: changes with any byte of the checkpoint; 32 hex digits.
   const std::string& digest() const;
+  /// A message for each damaged checkpoint that was passed over for this one, see ckpt::passed_over(): tools print
+  /// them. Empty unless open_of_run() has opened it.
+  const std::vector<std::string>& passed_over() const;
+  /// Sets passed_over().
+  void set_passed_over(std::vector<std::string> messages);
   /// Number of ranks that wrote it; 1 for a single file.
   std::int64_t world() const;
   /// The process mesh that wrote it, as given to commit_folder; null for a single file.

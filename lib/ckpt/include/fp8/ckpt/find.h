@@ -69,7 +69,8 @@ struct OfRun {
 
 /// The checkpoint that an argument names by its run: `RUN`, the folder of a run, and `RUN@last` are its newest valid
 /// checkpoint, `RUN@best` the valid one with the lowest evaluation loss, `RUN@N` that of step N, which is not verified.
-/// A path that exists wins. Nothing if the argument names no run. Throws Error if the run has no such checkpoint.
+/// A path that exists wins. Nothing if the argument names no run. Checkpoint::passed_over() says which damaged ones
+/// were newer or better. Throws Error if the run has no such checkpoint.
 std::optional<OfRun> open_of_run(const std::string& argument);
 
 }  // namespace fp8::ckpt

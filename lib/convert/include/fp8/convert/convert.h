@@ -54,7 +54,7 @@ struct ConvertReport {
   std::string kind;                        ///< kind of the output: model, training or quantized
   std::vector<model::LinearRow> linears;   ///< linears in the order of computation
   std::vector<PaddedSize> padded_sizes{};  ///< sizes that were padded
-  std::vector<std::string> notes{};        ///< sentences about the output, for the user
+  std::vector<std::string> notes{};        ///< sentences about source and output, for the user
   std::vector<Requantized>
       requantized{};            ///< weights that were quantized again, in the order of computation; empty under dry_run
   std::int64_t tensors = 0;     ///< number of weights

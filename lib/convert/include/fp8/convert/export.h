@@ -49,7 +49,7 @@ struct ExportReport {
   std::vector<ExportedTensor> tensors;  ///< tensors in order of computation
   std::vector<std::string> files;       ///< names of all files of the folder
   std::vector<std::string> warnings;    ///< sentences about tensors that servers refuse or misread
-  std::vector<std::string> notes;       ///< sentences about files that a server will miss
+  std::vector<std::string> notes;       ///< sentences about the source, and about files that a server will miss
   std::uint64_t bytes = 0;              ///< size of all tensors
 };
 

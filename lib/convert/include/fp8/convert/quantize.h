@@ -47,6 +47,7 @@ struct QuantizeReport {
   std::int64_t weights = 0;              ///< number of all weights
   std::uint64_t bytes_before = 0;        ///< size of the weights in the source
   std::uint64_t bytes = 0;               ///< size of the weights written, scales included
+  std::vector<std::string> notes{};      ///< sentences about the source, for the user
 };
 
 /// Casts the weights of `source` whose compute precision is fp8 and writes the checkpoint `output`, of kind quantized,
@@ -92,6 +93,7 @@ struct DequantizeReport {
   std::int64_t weights = 0;                ///< number of all weights
   std::uint64_t bytes_before = 0;          ///< size of the weights in the source, scales included
   std::uint64_t bytes = 0;                 ///< size of the weights written
+  std::vector<std::string> notes{};        ///< sentences about the source, for the user
 };
 
 /// Writes the checkpoint `output`, of kind model, as one file: each code of the quantized checkpoint `source` becomes

@@ -78,6 +78,8 @@ class TensorSet {
 
   /// Path as given.
   const std::string& path() const;
+  /// Messages about damaged checkpoints that were passed over, see ckpt::Checkpoint::passed_over().
+  std::vector<std::string> passed_over() const;
   /// All tensors, sorted by key.
   const std::vector<NamedTensor>& tensors() const;
   /// The tensor with that key, or null.
