@@ -66,7 +66,9 @@ open("nested.jsonl", "w").write('{"messages":' + "[" * 100000 + "\n")
 open("surrogate.jsonl", "w").write('{"messages":[{"role":"user","content":"\\ud800"}]}\n')
 open("object.jsonl", "w").write('{"messages":{"role":1}}\n')
 EOF
-limited() { (ulimit -v 4000000 && timeout 30 fp8-tokenize "$@" -o t.h5 -f -q); }
+addresses=4000000
+if sanitized; then addresses=unlimited; fi
+limited() { (ulimit -v "$addresses" && timeout 30 fp8-tokenize "$@" -o t.h5 -f -q); }
 refused() { # NAME REGEX ARGUMENTS...
   name=$1 regex=$2
   shift 2

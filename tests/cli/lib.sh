@@ -8,6 +8,7 @@
 #   chosen WORDS                  sets way to the words; those that begin with "long: " lose this mark and are chosen as long decides
 #   figures FILE EXPRESSION       prints the value of a Python expression over r, the list of the JSON records in a file. `answering` starts the Python that
 #                                 answers all questions, and has to come before
+#   sanitized                     succeeds if the programs have AddressSanitizer, which reserves more addresses than a limit of them leaves
 #   with_h5py                     prints the Python that has h5py, if there is one
 #   on_terminal WORDS...          runs the words as a shell command whose standard streams are a terminal, and prints its output
 # BIN is the folder of the programs, SRC the root of the sources. The output of the last command is in the files out and err.
@@ -57,6 +58,7 @@ says() {
   cat out err | grep -Eq -e "$pattern"
   result $? "$name"
 }
+sanitized() { ldd "$BIN/fp8-step" | grep -q libasan; }
 with_h5py() {
   found=
   for p in "${PACKAGED_PYTHON:-python3}" /usr/bin/python3; do "$p" -c 'import h5py' 2>/dev/null && found=$p; done

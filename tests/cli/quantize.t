@@ -109,7 +109,7 @@ is "no temporary file is left" "$(find . -name 'x.h5*' -o -name '.*.h5*' -o -nam
 
 # Two weights of 134 MB each, processed in pieces. AddressSanitizer needs more memory.
 bound=100000
-if ldd "$BIN/fp8-quantize" | grep -q libasan; then bound=180000; fi
+if sanitized; then bound=180000; fi
 ok "a large model is made" fp8-init tiny -o large.h5 --set num_hidden_layers=1 --set num_attention_heads=8192 --set num_key_value_heads=1 --set head_dim=64
 is "the model has two weights of 134 MB" "$(fp8-info large.h5 | grep -c '524288')" 2
 for scaling in tensor row; do
