@@ -117,18 +117,34 @@ for do in $ways; do
   ailing "a disk that becomes read-only${flags:+, $flags}: the run saves again after it is writable" true read_only "umount -l run" "$flags"
 done
 
+# A disk that holds no checkpoint, or one and not two.
 rm -rf run && mkdir run
 if mount -t tmpfs -o size=1m none run 2>../err; then
-  $train >../out 2>../err </dev/null
-  is "a disk too small for a checkpoint gives status 2" $? 2
-  is "a disk too small for a checkpoint: all steps run" "$(steps)" "1 2 3 4 5 6 "
-  says "a disk too small for a checkpoint: the message has the sizes" '^fp8-step: run: 1\.[0-9]* MiB needed, .* free: ' cat ../err
+  refusal='run: a checkpoint needs 1\.[0-9]* MiB, and (1|10[0-9]*) [KM]iB are free: free some space, or use another --out'
+  refused "a disk too small for a checkpoint" "$refusal" ${train#fp8-step }
+  says "a disk too small for a checkpoint, the folder does not exist" "^fp8-step: $(echo "$refusal" | sed 's,^run,run/a/b,')" $train --out run/a/b
+  is "a disk too small for a checkpoint: nothing is written" "$(ls run)" ""
+  ${base% -q} --steps 6 -n >../out 2>../err
+  is "a disk too small for a checkpoint: -n has status 0" $? 0
+  says "a disk too small for a checkpoint: -n has the sizes" '^fp8-step: a checkpoint takes 1\.[0-9]* MiB; run has (1|10[0-9]*) [KM]iB free' cat ../err
+  says "a disk too small for a checkpoint: -n warns" "^fp8-step: $refusal" cat ../err
+  mpirun -n 2 $train --batch-size 1 >../out 2>../err </dev/null
+  is "a disk too small for the files of two ranks: status 2" $? 2
+  says "a disk too small for the files of two ranks: one rank says so" "^fp8-step: rank 0: $refusal" cat ../err
   umount run
 fi
-if mount -t tmpfs -o size=16k none run 2>../err; then
-  $train >../out 2>../err </dev/null
-  is "a disk too small for the log gives status 2" $? 2
-  is "a disk too small for the log: it ends with a complete record" "$(tail -c 1 run/log.jsonl | wc -l)" 1
+if mount -t tmpfs -o size=2m none run 2>../err; then
+  cp -r ../base/. run
+  mkdir run/step-00000002.tmp && head -c 500000 /dev/zero >run/step-00000002.tmp/rank-00000-of-00001.h5
+  refused "no room for a second checkpoint" 'run: a checkpoint needs 1\.[0-9]* MiB, and .* KiB are free' ${train#fp8-step }
+  ok "the remains of a save are removed before free space is read" test ! -e run/step-00000002.tmp
+  umount run
+fi
+if mount -t tmpfs -o size=4m none run 2>../err; then
+  note='up to 6 new checkpoints of 1\.[0-9]* MiB, and (4|3\.[0-9]*) MiB are free'
+  says "a disk too small for all checkpoints: a note" "^fp8-step: run: $note: .*--keep 1 needs room for two" ${base% -q} --steps 6 -n
+  $base --steps 6 --keep 1 >../out 2>../err </dev/null
+  is "--keep 1 trains with room for two checkpoints" "$? $(steps) $(grep -c 'are free' ../err)" "0 1 2 3 4 5 6  0"
   umount run
 fi
 finish

@@ -228,6 +228,7 @@ void drop_page_cache(int fd, std::uint64_t bytes) {
 std::uint64_t free_space(const std::string& path) {
   struct statvfs s {};
   if (::statvfs(path.c_str(), &s) != 0) throw_errno(path, "cannot determine its free space", errno);
+  if (s.f_blocks == 0) return kUnknownSpace;
   return checked_mul<std::uint64_t>(s.f_bavail, s.f_frsize, path + ": free space");
 }
 

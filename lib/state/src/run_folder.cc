@@ -48,6 +48,15 @@ void RunFolder::lock_here() {
                    "): make sure that no other job writes there");
 }
 
+void RunFolder::clean() {
+  comm::agree(host_comm_, [&] {
+    if (!comm::is_writer(host_comm_) || !lock_.taken()) return;
+    lock_.check();
+    for (const std::string& removed : ckpt::cleanup_tmp(path_))
+      if (hooks_.note) hooks_.note(removed + ": left over from an interrupted save, removed");
+  });
+}
+
 void RunFolder::make() {
   comm::agree(host_comm_, [&] {
     if (!comm::is_writer(host_comm_)) return;
@@ -58,8 +67,6 @@ void RunFolder::make() {
       if (!ckpt::list_steps(path_).empty())
         throw Error(path_ + ": another run has meanwhile begun in this folder; the same command resumes it");
     }
-    for (const std::string& removed : ckpt::cleanup_tmp(path_))
-      if (hooks_.note) hooks_.note(removed + ": left over from an interrupted save, removed");
   });
 }
 

@@ -9,6 +9,7 @@
 #include "fp8/base/file.h"
 #include "fp8/cli/command.h"
 #include "fp8/json/json.h"
+#include "fp8/state/space.h"
 
 namespace fp8::state {
 namespace {
@@ -39,7 +40,6 @@ class Wait {
 };
 
 constexpr std::int64_t kLongestGap = 1024;  // steps between attempts to save
-constexpr std::int64_t kNewestRolling = 2;  // rolling checkpoints that are kept
 
 bool divides(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
@@ -87,14 +87,13 @@ std::string task_result(SaveState& s) {
 
 // Makes the temporary folder, on rank 0, if there is space for the files of all ranks.
 void make_folder(SaveState& s) {
-  auto bytes = static_cast<std::int64_t>(shard_bytes(shard::state_tensors(s.content->store)));
-  s.host_comm.all_reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduce::sum);
+  const std::uint64_t bytes = checkpoint_bytes(s.host_comm, s.content->store);
   const std::string path = path_of(s, s.content->step);
   s.folder = path + ".tmp";
   comm::agree(s.host_comm, [&] {
     if (!comm::is_writer(s.host_comm)) return;
     const watchdog::WatchedWork watched(s.host_comm.progress(), "making " + s.folder, s.worker.pieces());
-    ckpt::check_space(s.policy.run_folder, static_cast<std::uint64_t>(bytes));
+    ckpt::check_space(s.policy.run_folder, bytes);
     (void)ckpt::begin_folder(path, s.policy.held);
   });
   s.folder = s.host_comm.all_gather(s.folder)[0];

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "attention_note.h"
+#include "checkpoint_space.h"
 #include "fp8/base/clock.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
@@ -83,11 +84,6 @@ Context with_profile(Context ctx, device::Profile* profile) {
   return ctx;
 }
 
-state::SavePolicy save_policy(const RunContext& run) {
-  const settings::RunConfig& c = run.config();
-  return {c.out, c.save_every, c.keep, c.milestone_every, c.keep_best, c.save_seconds, c.rolling, &run.held};
-}
-
 RunState::RunState(const RunContext& run, const shard::ModelSpec& spec, device::Buffer step_scalars)
     : scalars(std::move(step_scalars)),
       profiler(run.config()),
@@ -95,7 +91,7 @@ RunState::RunState(const RunContext& run, const shard::ModelSpec& spec, device::
       batches(run.config().grad_accumulation, run.config().batch_size, run.config().seq_length,
               run.setup.sampler->separate()),
       position(run.setup.position),
-      saves(run.host_comm, run.journal, save_policy(run), position.step) {}
+      saves(run.host_comm, run.journal, save_policy(run.config(), &run.held), position.step) {}
 
 // Allocates all memory of the run.
 void allocate_state(const RunContext& run, std::optional<RunState>& state) {
@@ -517,8 +513,11 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
                         std::to_string(setup.last_step) + ", nothing to do");
   const shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
   const JobMemory memory = memory_of_job(device.mesh(), plan);
+  const state::SpaceForCheckpoints space = checkpoint_space(setup, device, host_comm);
   comm::agree(host_comm, [&] {
     announce_plan(setup, memory, journal);
+    for (const std::string& text : {space.text(), space.refusal(), space.warning()})
+      if (!text.empty()) journal.note(text);
     if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);
   });
 }
@@ -560,6 +559,8 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     }
     std::optional<RunContext> context;
     std::optional<RunState> state;
+    folder.clean();
+    check_space(setup, device, host_comm, journal);
     shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
     comm::agree(host_comm, [&] {
       context.emplace(context_of(setup, device, host_comm, hooks, journal, folder.held(), inputs,

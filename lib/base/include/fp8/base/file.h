@@ -146,7 +146,9 @@ void fsync_directory(const std::string& path);
 /// the disk. Best effort: a file system without support is no error.
 void drop_page_cache(int fd, std::uint64_t bytes = 0);
 
-/// Bytes that an ordinary user may still write on the file system that holds `path`.
+/// The free space of a file system that states no size, as some of those in user space.
+inline constexpr std::uint64_t kUnknownSpace = ~std::uint64_t{0};
+/// Bytes that an ordinary user may still write on the file system that holds `path`, or kUnknownSpace.
 std::uint64_t free_space(const std::string& path);
 
 /// Removes a file, a link (not its target) or a folder with its contents; a missing path is no error. Each entry of a

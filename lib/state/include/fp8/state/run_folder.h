@@ -28,8 +28,10 @@ class RunFolder {
   /// Locks the folder if it exists and can be written; otherwise make() does. Throws AgreedError naming the process
   /// that holds the lock. If the file system cannot lock, a warning says so. Collective.
   void lock();
-  /// Makes and locks the folder if lock() found none, and removes the remains of interrupted saves. Throws AgreedError
-  /// if the locked folder has been removed or replaced since. Collective.
+  /// Removes the remains of interrupted saves from a locked folder. Throws as make(). Collective.
+  void clean();
+  /// Makes and locks the folder if lock() found none. Throws AgreedError if the locked folder has been removed or
+  /// replaced since. Collective.
   void make();
   /// The lock, which rank 0 has; other ranks hold none.
   const LockedFolder& held() const { return lock_; }

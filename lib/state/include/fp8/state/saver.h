@@ -18,6 +18,8 @@ namespace fp8::state {
 
 /// The name of a true value in the /train of a checkpoint that is removed when there are two newer ones like it.
 inline constexpr const char* kRolling = "rolling";
+/// Rolling checkpoints that are kept.
+inline constexpr std::int64_t kNewestRolling = 2;
 
 /// When to save and which checkpoints to keep.
 struct SavePolicy {
