@@ -92,6 +92,15 @@ is "records have the most passes of a layer" "$(field expert_passes rows1 | sort
 is "the GEMMs that passes repeat are not counted" "$(for f in fp8_flop_share fp8_flop_share_total fp8_gemms bf16_gemms; do field $f rows1; done)" "$(for f in fp8_flop_share fp8_flop_share_total fp8_gemms bf16_gemms; do field $f rows8; done)"
 is "one rank has no passes" "$(field expert_passes one)" ""
 
+# Four experts of each rank and tokens that are all the same: a pass for each of the four.
+fp8-init qwen3-moe-tiny --set num_experts=16 --set num_experts_per_tok=6 --set num_hidden_layers=2 -o p.h5 -q >out 2>err
+head -c 600 /dev/zero | tr '\0' a >a.txt && fp8-tokenize a.txt -o a.h5 -q >out 2>err
+passes="p.h5 --data a.h5 --seq-length 16 --steps 1 --precision fp32 -q"
+fp8-step $passes --batch-size 4 --out alone --gradients alone.safetensors >alone.log 2>err
+mpirun -n 4 fp8-step $passes --batch-size 1 --ep 4 --expert-rows 1 --out four --gradients four.safetensors >four.log 2>err </dev/null
+is "a layer runs in four passes" "$(field expert_passes four.log)" 4
+ok "four passes have the gradients of one rank" fp8-info alone.safetensors --diff four.safetensors --bound 1e-5
+
 says "a line names the old and the new mesh" '^fp8-step: from step 5 on: mesh 1 rank \(was dp_shard=2 ep=2\)$' \
   fp8-step x.h5 --data d.h5 --seq-length 16 --batch-size 24 --steps 8 --lr 1e-3 --out run.rows8 -n --precision fp8 --recipe delayed --amax-history 3
 is "fp8-log has the mesh and the passes" "$(fp8-log run.rows1 | tr -s ' ' | grep -e '^mesh' -e '^passes' -e '^idle')" "mesh dp_shard=2 ep=2

@@ -70,7 +70,7 @@ done
 near "a run that changes its mesh has the losses of one rank" moving.log whole.log 1e-6
 
 # --- gradients that travel in bf16
-mesh 4 2 narrow --precision fp32 --reduce-dtype bf16 --gradients narrow.safetensors
+mesh 6 3 narrow --precision fp32 --reduce-dtype bf16 --gradients narrow.safetensors
 near "--reduce-dtype bf16: the losses are near those of f32" narrow one 1e-3
 ok "--reduce-dtype bf16: gradients are rounded" fp8-info one.safetensors --diff narrow.safetensors --bound 0.01
 status "--reduce-dtype bf16: they are not those of f32" 1 fp8-info one.safetensors --diff narrow.safetensors --bound 1e-5
