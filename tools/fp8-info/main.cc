@@ -111,7 +111,7 @@ int show_fit(const cli::Arguments& arguments, const std::string& path, const mod
   convert::split_fused(sets[0], sets[1]);
   const convert::Fit fit = convert::fit(sets[0], sets[1], sink);
   progress.done();
-  const std::vector<std::string> suggestions = convert::suggestions(fit.tensors, bound);
+  const std::vector<std::string> suggestions = convert::suggestions(fit, bound);
   cli::Output out;
   if (arguments.flag("json")) {
     for (const convert::TensorFit& t : fit.tensors) out.json(info::fit_record(t));

@@ -243,17 +243,24 @@ std::string fit_text(const std::string& a, const std::string& b, const convert::
                      const std::vector<std::string>& suggestions) {
   const auto number = [](double x) { return std::isnan(x) ? "-" : format_short(x, 6); };
   TableRows rows = {{"tensor", "relative_l2", "cosine", "factor", "note"}};
-  std::size_t outside = 0;
-  for (const convert::TensorFit& t : fit.tensors) {
-    outside += t.within(bound) ? 0U : 1U;
-    rows.push_back({terminal_safe(t.name), number(t.relative_l2), number(t.cosine), number(t.factor), t.note});
+  for (const convert::TensorFit& t : fit.tensors)
+    if (!t.within(bound))
+      rows.push_back({terminal_safe(t.name), number(t.relative_l2), number(t.cosine), number(t.factor), t.note});
+  const std::size_t outside = rows.size() - 1;
+  const std::string all = counted(static_cast<std::int64_t>(fit.tensors.size()), "tensor");
+  std::string text, last = a + " and " + b + ": ";
+  if (outside > 0) {
+    text = cli::table(rows);
+    last += std::to_string(outside) + " of " + all + " not within ";
+  } else {
+    const convert::TensorFit& worst = fit.tensors.front();
+    if (worst.relative_l2 > 0)
+      text = terminal_safe("largest relative L2: " + number(worst.relative_l2) + ", of " + worst.name) + "\n";
+    last += all + " within ";
   }
-  const std::string all = counted(fit.tensors.size(), "tensor");
-  std::string last = a + " and " + b + ": ";
-  last += outside > 0 ? std::to_string(outside) + " of " + all + " not within " : all + " within ";
   last += format_short(bound, 6);
   if (fit.head_dim > 0) last += "; heads of " + std::to_string(fit.head_dim) + " fit best";
-  std::string text = cli::table(rows) + terminal_safe(last) + "\n";
+  text += terminal_safe(last) + "\n";
   for (const std::string& suggestion : suggestions) text += terminal_safe(suggestion) + "\n";
   return text;
 }

@@ -24,7 +24,8 @@ std::string distance_text(const std::string& a, const std::string& b, const conv
 /// {"type": "tensor", "name", "relative_l2", "cosine", "factor"}, and "note" if there is one.
 json::Value fit_record(const convert::TensorFit& tensor);
 
-/// A table of tensors, worst first, a line with the verdict, and the suggestions.
+/// A table of the tensors that are not within `bound`, worst first, or the largest distance where all are; a line with
+/// the verdict, and the suggestions.
 std::string fit_text(const std::string& a, const std::string& b, const convert::Fit& fit, double bound,
                      const std::vector<std::string>& suggestions);
 

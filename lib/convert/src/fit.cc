@@ -11,25 +11,28 @@
 #include <vector>
 
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/model/output.h"
+#include "tensor_names.h"
 
 namespace fp8::convert {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLeastPositive = std::numeric_limits<double>::denorm_min();
 
 // Sums over the elements of two tensors, each times `scale`, a power of two.
 struct Sums {
   double scale = 1;
   double aa = 0, bb = 0, ab = 0, dd = 0;  // of a^2, b^2, a b, (b - a)^2
-  double largest = 0;                     // magnitude
+  double largest_a = 0, largest_b = 0;    // magnitudes
   double farthest = 0;                    // largest |b - a|, which is not zero where dd underflows
   std::int64_t nonfinite_a = 0, nonfinite_b = 0;
 
   void add(double a, double b) {
     nonfinite_a += std::isfinite(a) ? 0 : 1;
     nonfinite_b += std::isfinite(b) ? 0 : 1;
-    largest = std::max({largest, std::abs(a), std::abs(b)});
+    largest_a = std::max(largest_a, std::abs(a)), largest_b = std::max(largest_b, std::abs(b));
     a *= scale, b *= scale;
     aa += a * a;
     bb += b * b;
@@ -38,6 +41,10 @@ struct Sums {
     dd += difference * difference;
     farthest = std::max(farthest, std::abs(difference));
   }
+  double largest() const { return std::max(largest_a, largest_b); }
+  // Norms, which are zero only of zeros, also where squares underflow.
+  double norm_a() const { return std::max(std::sqrt(aa), largest_a > 0 ? kLeastPositive : 0); }
+  double norm_b() const { return std::max(std::sqrt(bb), largest_b > 0 ? kLeastPositive : 0); }
 };
 
 // Rows of heads in Hugging Face's order: the first of each pair of neighbours, then the second ones.
@@ -82,8 +89,8 @@ Sums sums_of(const TensorSet& a, const NamedTensor& x, const TensorSet& b, const
   constexpr double kMost = 0x1p+480, kLeast = 0x1p-450;
   const Sums sums = scaled_sums(a, x, b, y, head, 1);
   const bool finite = sums.nonfinite_a == 0 && sums.nonfinite_b == 0;
-  if (!finite || sums.largest == 0 || (sums.largest < kMost && sums.largest > kLeast)) return sums;
-  return scaled_sums(a, x, b, y, head, std::ldexp(1.0, std::clamp(-std::ilogb(sums.largest), -1022, 1022)));
+  if (!finite || sums.largest() == 0 || (sums.largest() < kMost && sums.largest() > kLeast)) return sums;
+  return scaled_sums(a, x, b, y, head, std::ldexp(1.0, std::clamp(-std::ilogb(sums.largest()), -1022, 1022)));
 }
 
 std::string count_of(std::int64_t n, const char* side) {
@@ -100,12 +107,12 @@ TensorFit fit_of(const NamedTensor& x, const Sums& s) {
     t.relative_l2 = t.cosine = t.factor = kNaN;
     return t;
   }
-  t.norm_a = std::sqrt(s.aa), t.norm_b = std::sqrt(s.bb);
+  t.norm_a = s.norm_a(), t.norm_b = s.norm_b();
   const double distance = std::max(std::sqrt(s.dd), s.farthest);
   const double relative = distance / t.norm_a;  // infinite if a is zero
-  t.relative_l2 = distance == 0 ? 0 : std::max(relative, std::numeric_limits<double>::denorm_min());
+  t.relative_l2 = distance == 0 ? 0 : std::max(relative, kLeastPositive);
   t.cosine = t.norm_a > 0 && t.norm_b > 0 ? std::clamp(s.ab / t.norm_a / t.norm_b, -1.0, 1.0) : kNaN;
-  t.factor = t.norm_a > 0 ? s.ab / s.aa : kNaN;
+  t.factor = s.aa > 0 ? s.ab / s.aa : kNaN;
   return t;
 }
 
@@ -180,6 +187,20 @@ std::int64_t best_head(const TensorSet& a, const TensorSet& b, const Pairs& pair
   return best;
 }
 
+// What the metadata of `set` and the names of its tensors without counterpart in `other` say.
+SideFacts facts_of(const TensorSet& set, const TensorSet& other) {
+  SideFacts facts;
+  facts.loss = parse_double(set.metadata("loss").value_or(""));
+  const std::string precision = set.metadata("precision").value_or("fp32");
+  facts.rounded = precision != "fp32";
+  for (const NamedTensor& t : set.tensors()) {
+    if (other.find(t.key) != nullptr) continue;
+    facts.torchtitan += set.names() != TensorNames::torchtitan && is_name_of(t.stored, TensorNames::torchtitan);
+    facts.megatron += set.names() != TensorNames::megatron && is_name_of(t.stored, TensorNames::megatron);
+  }
+  return facts;
+}
+
 // Orders tensors without figures first, then infinite distances, then falling ones; equal ones by name.
 bool worse(const TensorFit& a, const TensorFit& b) {
   const bool x = !a.note.empty(), y = !b.note.empty();
@@ -216,6 +237,7 @@ Fit fit(const TensorSet& a, const TensorSet& b, const model::ProgressSink& progr
   for (const NamedTensor& y : b.tensors())
     if (a.find(y.key) == nullptr) out.tensors.push_back(without_figures(y.name, "only in B"));
   std::ranges::sort(out.tensors, worse);
+  out.a = facts_of(a, b), out.b = facts_of(b, a);
   return out;
 }
 

@@ -140,4 +140,10 @@ std::optional<Translation> translate(std::string_view name, TensorNames names) {
   return translate_in(system_of(TensorNames::huggingface), bare);
 }
 
+bool is_name_of(std::string_view name, TensorNames system) {
+  const std::string bare = without_wrappers(name);
+  const auto found = translate_in(system_of(system), bare);
+  return found && found->name != bare;
+}
+
 }  // namespace fp8::convert

@@ -45,4 +45,7 @@ std::string key_of(std::string_view name);
 //               models/conversion/param_mapping.py (split_qkv_weights).
 std::optional<Translation> translate(std::string_view name, TensorNames names);
 
+// Whether a tensor has a name of that system, other than Hugging Face's for the same tensor.
+bool is_name_of(std::string_view name, TensorNames system);
+
 }  // namespace fp8::convert

@@ -9,11 +9,11 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
-#include "fp8/base/file_name.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/hf/config.h"
+#include "fp8/hf/folder.h"
 #include "fp8/hf/safetensors.h"
 #include "fp8/json/json.h"
 #include "fp8/model/record.h"
@@ -34,28 +34,16 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// The safetensors files of a folder, sorted: those that the index names if there is one, else all.
+// The safetensors files of a folder without an index, sorted.
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> files;
-  if (exists(folder + kIndex)) {
-    const std::string path = folder + kIndex;
-    const json::Value index = json::parse_file(path, {.max_depth = 8, .max_bytes = std::size_t{256} << 20U});
-    if (!index.is_object()) throw Error(path + ": not an object");
-    for (const auto& [tensor, file] : index.as_object().get_object("weight_map", path)) {
-      if (!file.is_string() || !is_bare_name(file.as_string()))
-        throw Error(path + ": \"weight_map\" has a value that is not a bare file name");
-      files.push_back(folder + "/" + file.as_string());
-    }
-  } else {
-    std::error_code error;
-    const fs::directory_iterator end;
-    for (fs::directory_iterator at(folder, error); !error && at != end; at.increment(error))
-      if (at->path().filename().string().ends_with(kEnding))
-        files.push_back(folder + "/" + at->path().filename().string());
-    if (error) throw Error(folder + ": " + error.message());
-  }
+  std::error_code error;
+  const fs::directory_iterator end;
+  for (fs::directory_iterator at(folder, error); !error && at != end; at.increment(error))
+    if (at->path().filename().string().ends_with(kEnding))
+      files.push_back(folder + "/" + at->path().filename().string());
+  if (error) throw Error(folder + ": " + error.message());
   std::ranges::sort(files);
-  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 
@@ -126,6 +114,7 @@ std::optional<Heads> heads_of(const hf::SafetensorsFile& file) {
 
 struct TensorSet::State {
   std::string path;
+  TensorNames names = TensorNames::huggingface;
   std::vector<hf::SafetensorsFile> files;
   std::optional<Source> source;  // checkpoint, or folder of a model with FP8 weights
   std::vector<NamedTensor> tensors;
@@ -177,10 +166,12 @@ void TensorSet::State::open(const std::string& argument) {
     } catch (const Error&) {  // a model that cannot be trained here can be compared
     }
   }
-  for (const std::string& file : files_in(argument)) {
-    files.emplace_back(file);
-    if (!heads) heads = heads_of(files.back());
-  }
+  if (exists(argument + kIndex))
+    files = hf::open_shards(argument, argument + kIndex);
+  else
+    for (const std::string& file : files_in(argument)) files.emplace_back(file);
+  for (const hf::SafetensorsFile& file : files)
+    if (!heads) heads = heads_of(file);
 }
 
 // One tensor for each expert of a stack, or two if it holds pairs of gate and up.
@@ -285,7 +276,7 @@ void TensorSet::State::finish() {
 }
 
 TensorSet::TensorSet(const std::string& path, TensorNames names) : state_(std::make_unique<State>()) {
-  state_->path = path;
+  state_->path = path, state_->names = names;
   state_->open(path);
   if (state_->source)
     for (const SourceTensor& t : state_->source->tensors()) {
@@ -319,6 +310,12 @@ bool TensorSet::is_safetensors(const std::string& path) {
 }
 
 const std::string& TensorSet::path() const { return state_->path; }
+TensorNames TensorSet::names() const { return state_->names; }
+std::optional<std::string> TensorSet::metadata(const std::string& key) const {
+  for (const hf::SafetensorsFile& file : state_->files)
+    if (const auto found = file.metadata().find(key); found != file.metadata().end()) return found->second;
+  return std::nullopt;
+}
 std::vector<std::string> TensorSet::passed_over() const {
   const ckpt::Checkpoint* const checkpoint = state_->source ? state_->source->checkpoint() : nullptr;
   return checkpoint != nullptr ? checkpoint->passed_over() : std::vector<std::string>();

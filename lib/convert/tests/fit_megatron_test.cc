@@ -201,9 +201,9 @@ TEST_F(MegatronTest, PaddingDoesNotHideAFactor) {
   theirs["output_layer.weight"] = stacked({theirs.at("output_layer.weight"), numbers({6, kWidth})});
   for (auto& [name, given] : theirs)
     for (double& v : given.values) v *= 4;
-  const std::vector<std::string> found = suggestions(against(ours, theirs).tensors, 0);
+  const std::vector<std::string> found = suggestions(against(ours, theirs), 0);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0], "B is A summed over 4");
+  EXPECT_EQ(found[0], "B is 4 times A: a sum over 4 ranks or micro-batches instead of their mean");
 }
 
 TEST_F(MegatronTest, TheHeadsOfAConfigurationAreUsed) {

@@ -14,27 +14,6 @@ namespace {
 
 using test::error_of;
 
-// Gradients of three layers with two routers, an embedding and a norm.
-GivenSet gradients() {
-  GivenSet set{{"model.embed_tokens.weight", {{5, 4}, noise(20, 1)}}, {"model.norm.weight", {{4}, noise(4, 2)}}};
-  for (int layer = 0; layer < 3; ++layer) {
-    const std::string in = "model.layers." + std::to_string(layer) + ".";
-    double seed = 10.0 * layer;
-    for (const char* name : {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
-                             "mlp.gate.weight", "input_layernorm.weight"})
-      set[in + name] = {{8, 4}, noise(32, seed += 3)};
-  }
-  return set;
-}
-
-// The set with tensors whose name contains `part` times `factor`.
-GivenSet times(GivenSet set, const std::string& part, double factor) {
-  for (auto& [name, given] : set)
-    if (name.find(part) != std::string::npos)
-      for (double& v : given.values) v *= factor;
-  return set;
-}
-
 TEST_F(FitTest, FiguresAreThoseOfTheDefinitions) {
   const TensorFit f = one({{2, 2}, {1, 2, 3, 4}}, {{2, 2}, {2, 4, 6, 9}});
   EXPECT_DOUBLE_EQ(f.relative_l2, std::sqrt((1 + 4 + 9 + 25) / 30.0));
@@ -106,17 +85,6 @@ TEST_F(FitTest, NamesOfAdaptersAndWrappersMatch) {
               (void)compare({{"module.a", g}, {"a", g}}, {});
             }).find("two tensors of one name"),
             std::string::npos);
-}
-
-// Rows as torchtitan has them: those of each head are pairs of one row of its first half and one of its second half.
-Given interleaved(const Given& g, std::int64_t head) {
-  Given out = g;
-  const std::int64_t columns = g.shape[1];
-  for (std::int64_t row = 0; row < g.shape[0]; ++row) {
-    const std::int64_t at = row % head, from = row - at + (at % 2) * (head / 2) + at / 2;
-    std::copy_n(g.values.begin() + from * columns, columns, out.values.begin() + row * columns);
-  }
-  return out;
 }
 
 TEST_F(FitTest, TorchtitansNamesAndRotaryOrderAreTranslated) {
@@ -236,41 +204,17 @@ TEST_F(FitTest, TheHeadOfAConfigurationIsUsed) {
   EXPECT_TRUE(f.tensors.at(0).within(0) && f.head_dim == 0);
 }
 
-TEST_F(FitTest, FactorsAreNamed) {
-  const GivenSet a = gradients();
-  EXPECT_EQ(suggested(a, a), "");
-  EXPECT_EQ(suggested(a, times(a, "", 4)), "B is A summed over 4\n");
-  EXPECT_EQ(suggested(a, times(a, "", 0.125)), "B is A divided by 8\n");
-  EXPECT_EQ(suggested(a, times(a, "", 1.3)), "B is A times 1.30\n");
-  EXPECT_EQ(suggested(a, times(a, "", -1)), "B is A with the opposite sign\n");
-  EXPECT_EQ(suggested(a, times(a, "", 0)), "all of B is zero\n");
-  EXPECT_EQ(suggested(a, times(a, "mlp.gate", 2)), "each router is 2.00 times too large\n");
-  EXPECT_EQ(suggested(a, times(a, "q_proj", 0.5)), "each q_proj is 2.00 times too small\n");
-  EXPECT_EQ(suggested(a, times(times(a, "q_proj", 3), "k_proj", 3)),
-            "each k_proj and q_proj is 3.00 times too large\n");
-  EXPECT_EQ(suggested(a, times(a, "embed", 2)), "embed_tokens is 2.00 times too large\n");
-  EXPECT_EQ(suggested(a, times(a, "layers.2", 0)), "all of layer 2 is zero in B\n");
-  EXPECT_EQ(suggested(a, times(a, "layers.1", 2)), "all of layer 1 is 2.00 times too large\n");
-  EXPECT_EQ(suggested(a, times(times(a, "0.mlp.gate", 1.2), "2.mlp.gate", 2.7)), "");  // layer 1 is right
-  EXPECT_EQ(suggested(a, times(times(times(a, "0.mlp.gate", 1.2), "1.mlp.gate", 1.8), "2.mlp.gate", 2.7)),
-            "each router is 1.20 to 2.70 times too large\n");
-  // Rounding hides no large factor, and makes no small one.
-  const auto rounded = [](GivenSet set, double error) {
-    for (auto& [name, given] : set) {
-      const std::vector<double> errors = noise(static_cast<std::int64_t>(given.values.size()), 99);
-      for (std::size_t i = 0; i < errors.size(); ++i) given.values[i] += error * errors[i];
-    }
-    return set;
+TEST_F(FitTest, AnIndexMustAgreeWithItsFiles) {
+  const Given g{{2}, {1, 2}};
+  std::filesystem::create_directories(at("hf"));
+  (void)write("hf/one.safetensors", {{"a", g}});
+  const auto index = [&](const std::string& text) {
+    test::write_file(at("hf/model.safetensors.index.json"), R"({"weight_map":{)" + text + "}}");
+    return error_of([&] { const TensorSet set(at("hf"), TensorNames::huggingface); });
   };
-  GivenSet b = a;
-  b.erase("model.norm.weight");  // of four elements, too few to tell rounding from a factor
-  EXPECT_EQ(suggested(b, rounded(b, 0.2)), "");
-  EXPECT_NE(suggested(b, rounded(times(b, "", 4), 0.05)).find("B is A summed over 4"), std::string::npos);
-  EXPECT_NE(suggested(b, rounded(times(b, "mlp.gate", 2), 0.1)).find("each router is "), std::string::npos);
-  GivenSet turned = a;
-  for (auto& [name, given] : turned)
-    if (name.find("q_proj") != std::string::npos) given = interleaved(given, 8);
-  EXPECT_NE(suggested(a, turned).find("each q_proj has the norm of A but another direction"), std::string::npos);
+  EXPECT_EQ(index(R"("a":"one.safetensors")"), "no error");
+  EXPECT_EQ(index(R"("a":"one.safetensors","b":"one.safetensors")"),
+            at("hf/one.safetensors") + ": has no tensor \"b\", which the index names");
 }
 
 TEST_F(FitTest, WhatIsNoSetIsRefused) {

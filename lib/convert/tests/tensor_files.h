@@ -50,6 +50,17 @@ inline std::vector<double> noise(std::int64_t count, double seed) {
   return values;
 }
 
+/// Rows as torchtitan has them: those of each head are pairs of one row of its first half and one of its second half.
+inline Given interleaved(const Given& g, std::int64_t head) {
+  Given out = g;
+  const std::int64_t columns = g.shape[1];
+  for (std::int64_t row = 0; row < g.shape[0]; ++row) {
+    const std::int64_t at = row % head, from = row - at + (at % 2) * (head / 2) + at / 2;
+    std::copy_n(g.values.begin() + from * columns, columns, out.values.begin() + row * columns);
+  }
+  return out;
+}
+
 /// Writes and compares sets of tensors.
 class FitTest : public test::FolderTest {
  protected:
@@ -74,9 +85,9 @@ class FitTest : public test::FolderTest {
   }
   // The comparison of one tensor.
   TensorFit one(const Given& a, const Given& b) { return compare({{"t", a}}, {{"t", b}}).tensors.at(0); }
-  std::string suggested(const GivenSet& a, const GivenSet& b) {
+  std::string suggested(const GivenSet& a, const GivenSet& b, double bound = 0) {
     std::string text;
-    for (const std::string& line : suggestions(compare(a, b).tensors, 0)) text += line + "\n";
+    for (const std::string& line : suggestions(compare(a, b), bound)) text += line + "\n";
     return text;
   }
 

@@ -60,6 +60,8 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return out;
 }
 
+}  // namespace
+
 std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::string& index_path) {
   const std::map<std::string, std::string> index = read_index(index_path);
   std::set<std::string> names;
@@ -89,8 +91,6 @@ std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::s
   }
   throw Error(index_path + ": does not agree with the shards");
 }
-
-}  // namespace
 
 Folder::Folder(const std::string& path) : path_(path) {
   std::error_code ignored;

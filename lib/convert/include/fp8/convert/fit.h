@@ -2,7 +2,9 @@
 /// Two sets are compared in pieces of fixed size. Sums are in f64.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,18 +33,28 @@ struct TensorFit {
   bool within(double bound) const { return note.empty() && relative_l2 <= bound; }
 };
 
+/// Facts about one set of a comparison.
+struct SideFacts {
+  std::optional<double> loss{};  ///< key `loss` of the metadata of gradients, if it is a finite number
+  bool rounded = false;          ///< key `precision` there, and not fp32: gradients of bf16 or FP8
+  std::size_t torchtitan = 0;    ///< tensors without counterpart whose names are torchtitan's and were not translated
+  std::size_t megatron = 0;      ///< those whose names are Megatron-LM's
+};
+
 /// The comparison of two sets.
 struct Fit {
   std::vector<TensorFit> tensors;  ///< of both sets, worst first: those with a note, then by falling relative_l2
   std::int64_t head_dim = 0;       ///< width of a head that was found from the values; 0: known, or not needed
+  SideFacts a{}, b{};              ///< facts about each set
 };
 
 /// Compares all tensors of two sets. Where torchtitan's rotary order is undone and no configuration has the width of a
 /// head, it is the one with which q_proj and k_proj agree best.
 Fit fit(const TensorSet& a, const TensorSet& b, const model::ProgressSink& progress = {});
 
-/// What the differences suggest, one sentence each, as "each router is 2.00 times too large"; a tensor outside of
+/// What the differences suggest, one sentence each, as "each router is 2.00 times too large". A sentence about tensors
+/// of which it is not true of all, or some of which could not be compared, has their numbers. A tensor outside of
 /// `bound` that fits none is not mentioned.
-std::vector<std::string> suggestions(const std::vector<TensorFit>& tensors, double bound);
+std::vector<std::string> suggestions(const Fit& fit, double bound);
 
 }  // namespace fp8::convert

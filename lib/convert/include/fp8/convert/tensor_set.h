@@ -67,7 +67,7 @@ using RowsReader = std::function<void(std::int64_t first, std::int64_t count, st
 class TensorSet {
  public:
   /// Opens a safetensors file, a folder with model.safetensors.index.json or any *.safetensors, or a checkpoint
-  /// argument. Throws Error `path: reason`, also if two tensors have the same key.
+  /// argument. Throws Error `path: reason`, also if two tensors have the same key or an index and its files disagree.
   TensorSet(const std::string& path, TensorNames names);
   ~TensorSet();
   TensorSet(TensorSet&&) noexcept;
@@ -78,6 +78,10 @@ class TensorSet {
 
   /// Path as given.
   const std::string& path() const;
+  /// The names that are translated.
+  TensorNames names() const;
+  /// The value of a key of the metadata of a safetensors file, of several files the first; nothing of a checkpoint.
+  std::optional<std::string> metadata(const std::string& key) const;
   /// Messages about damaged checkpoints that were passed over, see ckpt::Checkpoint::passed_over().
   std::vector<std::string> passed_over() const;
   /// All tensors, sorted by key.

@@ -23,6 +23,10 @@ namespace fp8::hf {
 /// most 16 MiB each).
 std::map<std::string, std::string> tokenizer_texts(const std::string& folder);
 
+/// Opens the files in `folder` that the index at `index_path` names, sorted by name. Throws Error `path: reason` unless
+/// they hold exactly the tensors that it maps to each.
+std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::string& index_path);
+
 /// An open folder. Reading is const and thread-safe.
 class Folder {
  public:
