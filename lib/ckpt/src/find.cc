@@ -44,7 +44,7 @@ Checkpoint open_valid(const std::string& run, Which which, const std::string& ar
   std::vector<std::string> messages;
   auto checkpoint = find_valid(run, which, [&](const std::string& path, const std::string& reason) {
     if (newest_reason.empty()) newest_reason = reason;
-    messages.push_back(passed_over(path, reason));
+    messages.push_back(passed_over(which, path, reason));
   });
   if (checkpoint) {
     checkpoint->set_passed_over(std::move(messages));
@@ -65,6 +65,13 @@ std::string without_last_slashes(std::string path) {
 }
 
 }  // namespace
+
+std::string passed_over(Which which, const std::string& path, const std::string& reason) {
+  return path +
+         (which == Which::best ? ": damaged, looking for the best of the others: "
+                               : ": damaged, trying an older one: ") +
+         reason;
+}
 
 json::Value to_json(const Evaluation& e) {
   return json::object({{"loss", e.loss}, {"targets", e.targets}, {"data", e.data}});

@@ -90,10 +90,6 @@ Checkpoint open_step(const StepFolder& folder) {
   return checkpoint;
 }
 
-std::string passed_over(const std::string& path, const std::string& reason) {
-  return path + ": damaged, trying an older one: " + reason;
-}
-
 std::string all_damaged(const std::string& run, const std::string& reason) {
   return run + ": every checkpoint in it is damaged; move them away to start again; the newest: " + reason;
 }

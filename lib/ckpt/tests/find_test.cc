@@ -120,6 +120,22 @@ TEST_F(Find, ArgumentsThatNameARun) {
   EXPECT_HOLDS(opened(""), ": every checkpoint in it is damaged; move them away to start again; the newest: ");
 }
 
+TEST_F(Find, MessagesAboutDamageSayWhatIsTriedNext) {
+  std::filesystem::create_directories(run_);
+  write_loss(1, 0.2);
+  write_loss(2, 0.3);
+  write_loss(3, 0.1);
+  write_loss(4, 0.4);
+  damage(3);
+  const auto messages = [&](const std::string& suffix) { return open_of_run(run_ + suffix)->checkpoint.passed_over(); };
+  EXPECT_EQ(opened("@best"), "step-00000001");
+  ASSERT_EQ(messages("@best").size(), 1U);
+  EXPECT_TRUE(messages("@best")[0].starts_with(path(3) + ": damaged, looking for the best of the others: " + path(3)));
+  damage(4);
+  ASSERT_EQ(messages("").size(), 2U);
+  EXPECT_TRUE(messages("")[0].starts_with(path(4) + ": damaged, trying an older one: " + path(4)));
+}
+
 TEST_F(Find, WhatIsOpenCanBeReadAfterItIsRemoved) {
   std::filesystem::create_directories(run_);
   write(3, {}, 4);

@@ -199,7 +199,7 @@ std::optional<Found> find_checkpoint(const std::string& run, ckpt::Which which,
                                      const std::function<void(const std::string&)>& note) {
   const auto found = ckpt::find_valid(run, which, [&](const std::string& path, const std::string& reason) {
     record(decision("damaged", {{"path", path}, {"reason", reason}}));
-    note(ckpt::passed_over(path, reason));
+    note(ckpt::passed_over(which, path, reason));
   });
   if (!found) return std::nullopt;
   return Found{found->path(), ckpt::position_of(*found).step};

@@ -98,7 +98,7 @@ RunCheckpoints::RunCheckpoints(comm::Communicator& host_comm, const settings::Ru
       journal_(journal),
       finder_(config.out, ckpt::Which::last, [this](const std::string& path, const std::string& reason) {
         if (newest_reason_.empty()) newest_reason_ = reason;
-        journal_.warn(-1, ckpt::passed_over(path, reason));
+        journal_.warn(-1, ckpt::passed_over(ckpt::Which::last, path, reason));
       }) {
   comm::agree(host_comm, [&] {
     if (!comm::is_writer(host_comm)) return;

@@ -33,6 +33,9 @@ std::optional<std::int64_t> best_step(const std::map<std::int64_t, Evaluation>& 
 /// A choice among the checkpoints of a run.
 enum class Which : std::uint8_t { last, best };
 
+/// Warning for a damaged checkpoint that is skipped in the search for `which`.
+std::string passed_over(Which which, const std::string& path, const std::string& reason);
+
 /// Opens checkpoints of a run one after another, the most wanted first, until the caller finds one without damage.
 class Finder {
  public:

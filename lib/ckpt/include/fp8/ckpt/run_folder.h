@@ -56,8 +56,6 @@ std::vector<StepFolder> list_steps(const std::string& run);
 /// Opens a checkpoint of a run. Throws Error if its counters are invalid or do not match the step in its name; its
 /// weights are not read.
 Checkpoint open_step(const StepFolder& folder);
-/// Warning for a damaged checkpoint that is skipped.
-std::string passed_over(const std::string& path, const std::string& reason);
 /// Error for a run whose checkpoints are all damaged, the newest for `reason`.
 std::string all_damaged(const std::string& run, const std::string& reason);
 /// Removes the oldest checkpoints of `run` until `keep` are left, except those for which `is_protected` (may be empty)
