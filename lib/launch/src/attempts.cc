@@ -9,8 +9,7 @@
 namespace fp8::launch {
 
 Attempts::Attempts(const std::string& run, json::Value job) : path_(run + "/attempts.json"), job_(std::move(job)) {
-  const json::Value file = read_json_file(path_);
-  if (!file.is_null()) read(file.as_object());
+  (void)read_json_file(path_, [&](const json::Object& fields) { read(fields); });
 }
 
 void Attempts::read(const json::Object& fields) {
@@ -19,7 +18,7 @@ void Attempts::read(const json::Object& fields) {
   const std::string& how = fields.get_string("ended", path_);
   const char* tail = fields.contains("stderr_tail") ? "stderr_tail" : "said";  // as earlier programs wrote it
   std::vector<std::string> lines = strings_of(fields, tail, path_);
-  if (step < 0 || count < 0) throw Error(path_ + ": negative count; remove the file to count from 0");
+  if (step < 0 || count < 0) throw Error(path_ + ": negative count");
   if (job == nullptr || !(*job == job_)) return;
   step_ = step;
   count_ = count;

@@ -19,14 +19,19 @@ void write_json_file(const std::string& path, const json::Value& value) {
   target.commit();
 }
 
-json::Value read_json_file(const std::string& path) {
+bool read_json_file(const std::string& path, const std::function<void(const json::Object&)>& read) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) return {};
+  if (status.type() == std::filesystem::file_type::not_found) return false;
   if (status.type() != std::filesystem::file_type::regular) throw Error(path + ": not a regular file");
-  json::Value file = json::parse_file(path, {.max_depth = 8, .max_bytes = std::size_t{16} << 20U});
-  if (!file.is_object()) throw Error(path + ": expected an object; remove the file to start afresh");
-  return file;
+  try {
+    const json::Value file = json::parse_file(path, {.max_depth = 8, .max_bytes = std::size_t{16} << 20U});
+    if (!file.is_object()) throw Error(path + ": expected an object");
+    read(file.as_object());
+  } catch (const Error& e) {
+    throw Error(std::string(e.what()) + "; remove this file and run the command again", e.code());
+  }
+  return true;
 }
 
 json::Array texts(const std::vector<std::string>& from) {

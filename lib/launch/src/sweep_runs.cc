@@ -50,6 +50,7 @@ std::vector<SweepRun> runs_of(const Sweep& sweep) {
   std::vector<SweepRun> runs;
   for (std::size_t i = 0; i < count; ++i) {
     SweepRun run;
+    run.position = static_cast<std::int64_t>(i);
     if (!sweep.sides.empty()) {
       const SweepSide& side = sweep.sides[i % sides];
       run.name = run.side = side.name;

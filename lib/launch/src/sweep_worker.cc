@@ -65,7 +65,7 @@ void set_environment(const SweepJob& job, std::size_t part) {
 int supervise_run(const SweepJob& job, const SweepRun& run, int out) {
   const std::string folder = job.folder + "/" + run.name;
   make_folders(folder);
-  SweepRecord record{run.flags, command_of(job, run), std::nullopt};
+  SweepRecord record{.flags = run.flags, .command = command_of(job, run), .position = run.position};
   write_sweep_record(folder, record);
   Log log(folder);
   Job supervised;

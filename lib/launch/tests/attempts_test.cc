@@ -64,13 +64,13 @@ TEST_F(AttemptsTest, Refuses) {
     write_file(at("attempts.json"), text);
     return error_of([&] { open(); });
   };
-  const std::string path = at("./attempts.json");
-  EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to start afresh");
-  EXPECT_EQ(message("{}"), path + ": \"step\" is missing");
+  const std::string path = at("./attempts.json"), todo = "; remove this file and run the command again";
+  EXPECT_EQ(message("[]"), path + ": expected an object" + todo);
+  EXPECT_EQ(message("{}"), path + ": \"step\" is missing" + todo);
   EXPECT_EQ(message(R"({"job":"a","step":-1,"attempts":0,"ended":"","stderr_tail":[]})"),
-            path + ": negative count; remove the file to count from 0");
+            path + ": negative count" + todo);
   EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":0,"ended":"","stderr_tail":[1]})"),
-            path + ": \"stderr_tail\": expected strings");
+            path + ": \"stderr_tail\": expected strings" + todo);
   EXPECT_NE(message("{").find(path + ": line 1 column "), std::string::npos);
   EXPECT_EQ(message(R"({"job":"a","step":1,"attempts":2,"ended":"","said":[]})"), "no error");
   EXPECT_EQ(open().count(), 2);

@@ -236,21 +236,24 @@ TEST_F(SweepRecordTest, ReadsBackAndRefusesDamage) {
     return error_of([&] { read_sweep_record(at(".")); });
   };
   EXPECT_FALSE(read_sweep_record(at(".")));
-  write_sweep_record(at("."), {{"--a", "b"}, {"c"}, 4});
+  write_sweep_record(at("."), {{"--a", "b"}, {"c"}, 4, 7});
   const auto record = read_sweep_record(at("."));
   ASSERT_TRUE(record);
   EXPECT_EQ(record->flags, (Words{"--a", "b"}));
   EXPECT_EQ(record->command, (Words{"c"}));
   EXPECT_EQ(record->status, 4);
+  EXPECT_EQ(record->position, 7);
   write_sweep_record(at("."), {{}, {"c"}, std::nullopt});
   EXPECT_EQ(read_sweep_record(at("."))->status, std::nullopt);
-  const std::string path = at("./sweep.json");
-  EXPECT_EQ(message("[]"), path + ": expected an object; remove the file to start afresh");
-  EXPECT_EQ(message("{}"), path + ": \"flags\" is missing");
-  EXPECT_EQ(message(R"({"flags":[1],"command":[]})"), path + ": \"flags\": expected strings");
-  EXPECT_EQ(message(R"({"flags":[],"command":[],"status":256})"),
-            path + ": \"status\": no exit status; remove the file to start afresh");
-  EXPECT_NE(message("{").find(path + ": line 1 column "), std::string::npos);
+  const std::string path = at("./sweep.json"), todo = "; remove this file and run the command again";
+  EXPECT_EQ(message("[]"), path + ": expected an object" + todo);
+  EXPECT_EQ(message("{}"), path + ": \"flags\" is missing" + todo);
+  EXPECT_EQ(message(R"({"flags":[1],"command":[]})"), path + ": \"flags\": expected strings" + todo);
+  EXPECT_EQ(message(R"({"flags":[],"command":[],"status":256})"), path + ": \"status\": no exit status" + todo);
+  for (const std::string damaged : {"", "{"}) {
+    EXPECT_TRUE(message(damaged).starts_with(path + ": line 1 column ")) << message(damaged);
+    EXPECT_TRUE(message(damaged).ends_with(todo)) << message(damaged);
+  }
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct SweepRun {
   std::string side;                                           ///< empty without sides
   std::vector<std::pair<std::string, std::string>> settings;  ///< names and values
   std::vector<std::string> flags;                             ///< words for the command: the side's, then the values
+  std::int64_t position = 0;                                  ///< index among runs_of()
 };
 
 /// Largest number of runs of a sweep.
