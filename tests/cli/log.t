@@ -137,16 +137,24 @@ ok "evaluations are compared" fp8-log --compare $ea $eb --gate 1
 is "with a mean and an interval" "$(grep -A 6 'evaluation loss A' out | tail -2 | tr -s ' ' | tr '\n' ';')" "mean +0.1200;95 % interval ± 0.0248;"
 is "that excludes 0, which is said under a gate too" "$(grep 'evaluation loss gap' out)" \
   "the evaluation loss gap is +0.1200 ± 0.0248 nats (95 % interval over 3 pairs), which excludes 0"
-says "and so is what includes 0" '^the loss gap is .*, which includes 0: cannot tell; about [0-9]+ more pairs would$' fp8-log --compare $ea $eb --gate 1
+says "and so is what includes 0" '^the loss gap is .*, which includes 0: cannot tell; a gap of 1 would have shown$' fp8-log --compare $ea $eb --gate 1
 is "the verdict is the last line" "$(tail -1 out | cut -d: -f1)" "gate met"
 is "JSON has the gap of the evaluations" "$(fp8-log --compare $ea $eb --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
 print(round(r["eval_gap"], 6), [round(x, 3) for x in r["eval_gap_interval"]], r["eval_beyond_noise"], r["beyond_noise"], r["more_pairs"] > 0, r["eval_more_pairs"],
       round(r["pairs"][2]["eval_gap"], 6), r["side_a"], r["side_b"], r["unpaired"])')" "0.12 [0.095, 0.145] True False True None 0.13 ea eb []"
+says "with the gap that more pairs would show, that of the gate" ', which includes 0: cannot tell; about [0-9]+ more pairs would show a gap of 0\.0005$' \
+  fp8-log --compare $ea $eb --gate 0.0005
+says "and without a gate the mean" '^the loss gap is \+0\.0005[0-9] .*, which includes 0: cannot tell; about [0-9]+ more pairs would show a gap of 0\.0005[0-9]$' \
+  fp8-log --compare $ea $eb
+says "runs on both sides are all named" '^ea1.jsonl, ea2.jsonl, ea3.jsonl: compared with themselves, which shows nothing$' fp8-log --compare $ea $ea
+mkdir -p self && cp a1.jsonl self/log.jsonl
+says "under another spelling of the path too" '^self: compared with itself, which shows nothing$' fp8-log --compare self self/
 # Three sides.
 ok "each side is compared with the first" fp8-log --compare $ea $eb $ef
 is "the gap to the first side excludes 0 or does not" "$(grep -E '^e[bf] ' out | awk '{ print $1, $NF }' | head -4 | tr '\n' ' ')" "eb no ef yes eb yes ef no "
+says "the intervals are not adjusted, which is said" '^the 95 % intervals are not adjusted for 2 comparisons; ' fp8-log --compare $ea $eb $ef
 status "a gate that one side does not meet" 1 fp8-log --compare $ea $eb $ef --gate 0.1
 is "is said of each" "$(grep -oE '^(eb|ef)$|gate (not )?met' out | tr '\n' ' ')" "eb gate met ef gate not met "
 status "a gate that all sides meet" 0 fp8-log --compare $ea $eb $ef --gate 1
@@ -165,6 +173,39 @@ says "gaps over a log" '^fp8-log: ea1.svg: is also an input$' fp8-log --compare 
 ok "a baseline for each seed" fp8-log eb1.jsonl eb2.jsonl eb3.jsonl --baseline $ea --sort run
 is "gives each run its gap" "$(fp8-log --compare $ea $eb --json | python3 -c 'import json, sys; print(*("%+.4f" % p["gap"] for p in json.load(sys.stdin)["pairs"]))')" \
   "$(fp8-log eb1.jsonl eb2.jsonl eb3.jsonl --baseline $ea --sort run --json | python3 -c 'import json, sys; print(*("%+.4f" % json.loads(r)["gap"] for r in sys.stdin))')"
+# What the sides were computed in, and a speed that is not that of FP8.
+fixtures=$SRC/tests/man/fixtures
+for s in 1 2 3; do
+  cp "$fixtures/bf16-$s.jsonl" "p$s.jsonl"
+  sed 's/"emulated": *true/&,"fp8_flop_share":0.96,"fp8_flop_share_total":0.88/' "$fixtures/fp8-$s.jsonl" >"q$s.jsonl"
+  sed 's/"tensorwise"/"rowwise"/; s/"emulated": *true/"emulated":false/' "q$s.jsonl" >"r$s.jsonl"
+done
+cells() { tr -s ' ' <out | grep -E "$1"; }
+ok "one pair" fp8-log --compare p1.jsonl q1.jsonl
+is "shows precision, shares and a speed that is emulated" "$(cells '^(precision|tokens/s|linears in FP8|all FLOPs in FP8) .* (emulated|%)$')" "precision bf16 fp8 tensorwise, emulated
+tokens/s 76 k 60.8 k 0.8 x, emulated
+linears in FP8 - 96 %
+all FLOPs in FP8 - 88 %"
+p=p1.jsonl,p2.jsonl,p3.jsonl q=q1.jsonl,q2.jsonl,q3.jsonl r=r1.jsonl,r2.jsonl,r3.jsonl
+ok "several pairs" fp8-log --compare $p $q
+is "show them for each side" "$(cells '^([AB]|side) (bf16|fp8|precision|tokens/s|0)')" "side precision linears in FP8 all FLOPs in FP8
+A bf16 - -
+B fp8 tensorwise, emulated 96 % 88 %
+side precision tokens/s
+A bf16 1 x
+B fp8 tensorwise, emulated 0.805 x, emulated"
+ok "three sides" fp8-log --compare $r $p $q
+is "too; FP8 that is not emulated has its speed" "$(cells '^[pqr] .* x')" "r fp8 rowwise 1 x
+p bf16 1.24 x
+q fp8 tensorwise, emulated 1 x, emulated"
+is "JSON has them for each side" "$(fp8-log --compare $p $q --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(r["sides"]["a"]["precisions"][0]["precision"], r["sides"]["a"]["emulated"], r["sides"]["b"]["precisions"], round(r["sides"]["b"]["fp8_flop_share_total"], 3), r["speedup_emulated"])')" \
+  "bf16 False [{'precision': 'fp8', 'recipe': 'tensorwise', 'emulated': True}] 0.88 True"
+is "not of FP8 that runs" "$(fp8-log --compare $p $r --json | field speedup_emulated)" False
+says "a table of runs names the precision of emulated ones, also where it is the same" '^q1 +fp8 tensorwise, emulated ' fp8-log q1.jsonl q2.jsonl --sort loss
+
 status "an empty name" 2 fp8-log --compare a1.jsonl, b1.jsonl
 cp a1.jsonl a,1.jsonl
 status "a path with a comma is one run" 0 fp8-log --compare a,1.jsonl b1.jsonl

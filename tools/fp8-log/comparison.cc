@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -19,6 +20,11 @@ using log::Summary;
 std::optional<double> difference(const std::optional<double>& a, const std::optional<double>& b) {
   if (!a || !b) return std::nullopt;
   return *b - *a;
+}
+
+// "0.8 x, emulated": a ratio of speeds, and whether one of them is not that of FP8.
+std::string speed_text(const std::optional<double>& ratio, bool emulated) {
+  return ratio_text(ratio) + (ratio && emulated ? ", emulated" : "");
 }
 
 // Metrics of both runs of a pair and their differences.
@@ -45,7 +51,8 @@ std::vector<Row> comparison_rows(const Comparison& c) {
   } else {
     add("evaluation loss", loss_text(a.eval_loss), loss_text(b.eval_loss), "");
   }
-  add("tokens/s", count_text(a.tokens_per_s), count_text(b.tokens_per_s), ratio_text(c.speedup));
+  const bool emulated = log::computed_in(both).emulated();
+  add("tokens/s", count_text(a.tokens_per_s), count_text(b.tokens_per_s), speed_text(c.speedup, emulated));
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
   add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
@@ -62,27 +69,19 @@ std::string common(const PairedComparison& c, Text text) {
   return same ? first : "several";
 }
 
-// Removes a last column without a value.
-void drop_if_empty(std::vector<Row>& rows) {
-  const auto no_value = [](const Row& row) { return row.back().empty() || row.back() == "-"; };
-  if (!std::all_of(rows.begin() + 1, rows.end(), no_value)) return;
-  for (Row& row : rows) row.pop_back();
-}
-
 // A row per pair, and their mean.
 std::vector<Row> comparison_rows(const PairedComparison& c) {
   const std::string window = common(c, [](const Comparison& p) { return std::to_string(p.window); });
   const std::string last = window == "several" ? "last part" : "last " + window;
-  std::vector<Row> rows = {{"A", "B", "seed", "loss A, " + last, "loss B", "gap", "tokens/s", "memory"}};
+  std::vector<Row> rows = {{"A", "B", "seed", "loss A, " + last, "loss B", "gap"}};
   for (std::size_t i = 0; i < c.pairs.size(); ++i) {
     const Comparison& p = c.pairs[i];
     rows.push_back({terminal_safe(p.a.name), terminal_safe(p.b.name),
                     c.seeds[i].empty() ? "-" : terminal_safe(c.seeds[i]), loss_text(p.loss_a), loss_text(p.loss_b),
-                    gap_text(p.gap), ratio_text(p.speedup), ratio_text(p.memory_ratio)});
+                    gap_text(p.gap)});
   }
-  rows.push_back({"mean", "", "", "", "", gap_text(c.gap), ratio_text(c.speedup), ratio_text(c.memory_ratio)});
-  if (c.interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.interval), "", ""});
-  drop_if_empty(rows);
+  rows.push_back({"mean", "", "", "", "", gap_text(c.gap)});
+  if (c.interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.interval)});
   return rows;
 }
 
@@ -98,6 +97,43 @@ std::vector<Row> evaluation_rows(const PairedComparison& c) {
   rows.push_back({"mean", "", "", "", "", gap_text(c.eval_gap)});
   if (c.eval_interval) rows.push_back({"95 % interval", "", "", "", "", "\u00b1 " + nats(*c.eval_interval)});
   return rows;
+}
+
+// "fp8 rowwise, emulated"; "bf16; fp8 rowwise" of runs whose precision changed.
+std::string precisions_text(const log::Computed& computed) {
+  std::string text;
+  for (const log::Phase& phase : computed.precisions) text += (text.empty() ? "" : "; ") + phase_text(phase);
+  return text.empty() ? "-" : text;
+}
+
+// What each side was computed in, and its speed and memory over those of the first. Columns without a value are left
+// out.
+std::string sides_table(std::span<const std::string> names, std::span<const PairedComparison> comparisons,
+                        const Page& page) {
+  std::vector<Row> rows = {{"side", "precision", "linears in FP8", "all FLOPs in FP8", "tokens/s", "memory"}};
+  const auto add = [&](const std::string& name, const log::Computed& computed, const std::string& speed,
+                       const std::string& memory) {
+    rows.push_back({terminal_safe(name), precisions_text(computed), share_text(computed.fp8_flop_share),
+                    share_text(computed.fp8_flop_share_total), speed, memory});
+  };
+  const auto one_if = [&](std::optional<double> PairedComparison::*ratio) {
+    const bool known =
+        std::ranges::any_of(comparisons, [&](const PairedComparison& c) { return (c.*ratio).has_value(); });
+    return known ? "1 x" : "";
+  };
+  add(names.front(), comparisons.front().a, one_if(&PairedComparison::speedup),
+      one_if(&PairedComparison::memory_ratio));
+  for (std::size_t k = 0; k < comparisons.size(); ++k) {
+    const PairedComparison& c = comparisons[k];
+    add(names[k + 1], c.b, speed_text(c.speedup, c.a.emulated() || c.b.emulated()), ratio_text(c.memory_ratio));
+  }
+  for (std::size_t column = rows.front().size(); column-- > 1;) {
+    const auto no_value = [&](const Row& row) { return row[column].empty() || row[column] == "-"; };
+    if (!std::all_of(rows.begin() + 1, rows.end(), no_value)) continue;
+    for (Row& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  const std::size_t columns = rows.front().size();
+  return columns == 1 ? "" : "\n" + table(rows, page, std::min<std::size_t>(columns - 1, 2));
 }
 
 // The figures of experts of the runs of each side, as means over the runs that have them; empty if none has any.
@@ -172,8 +208,14 @@ std::string notes_text(const PairedComparison& c) {
 
 // A line if runs are compared with themselves.
 std::string same_run_text(const PairedComparison& c) {
-  const auto same = std::ranges::find_if(c.pairs, [](const Comparison& p) { return p.a.path == p.b.path; });
-  return same == c.pairs.end() ? "" : terminal_safe(same->a.path) + ": compared with itself, which shows nothing\n";
+  std::vector<std::string> same;
+  for (const Comparison& p : c.pairs) {
+    std::error_code ignored;  // "-" is no path
+    if (p.a.path == p.b.path || std::filesystem::equivalent(p.a.path, p.b.path, ignored)) same.push_back(p.a.path);
+  }
+  if (same.empty()) return "";
+  return joined_names(same) + ": compared with " + (same.size() == 1 ? "itself" : "themselves") +
+         ", which shows nothing\n";
 }
 
 // A sentence about the noise of the gap.
@@ -205,26 +247,36 @@ std::string gap_and_interval(const PairedComparison& c, const std::optional<doub
          counted(c.pairs.size(), "pair") + ")";
 }
 
-std::string more_text(const std::optional<std::size_t>& more) {
-  return more ? "about " + counted(*more, "more pair") + " would"
-              : "more than " + std::to_string(log::kMostPairs) + " pairs would be needed";
+std::string more_text(const std::optional<std::size_t>& more, const std::string& what) {
+  return more ? "about " + counted(*more, "more pair") + " would " + what
+              : "more than " + std::to_string(log::kMostPairs) + " pairs would be needed to " + what;
+}
+
+// How many more pairs would show a gap where the interval includes 0: that of the gate, without one the mean gap.
+std::string includes_zero_text(const PairedComparison& c, double gap, double interval, std::optional<double> gate) {
+  const bool gated = gate && *gate > 0;
+  const double wanted = gated ? *gate : std::abs(gap);
+  const std::string of_size = "a gap of " + (gated ? format_short(wanted, 4) : nats(wanted));
+  if (wanted == 0) return "cannot tell";
+  if (interval < wanted) return "cannot tell; " + of_size + " would have shown";
+  return "cannot tell; " + more_text(log::more_pairs(interval, c.pairs.size(), wanted), "show " + of_size);
 }
 
 // Whether the interval of a gap excludes 0.
 std::string zero_text(const PairedComparison& c, const std::string& what, const std::optional<double>& gap,
-                      const std::optional<double>& interval) {
+                      const std::optional<double>& interval, std::optional<double> gate) {
   if (!gap) return "";
   std::string text = "the " + what + " gap is " + gap_and_interval(c, gap, interval);
   if (!interval) return text;
   if (std::abs(*gap) > *interval) return text + ", which excludes 0";
-  return text + ", which includes 0: cannot tell; " + more_text(pairs_to_tell(c, gap, interval));
+  return text + ", which includes 0: " + includes_zero_text(c, *gap, *interval, gate);
 }
 
 // The gap of the evaluations, and that of the training losses under a gate, before the verdict.
 std::string zero_lines(const PairedComparison& c, std::optional<double> gate) {
   std::string text;
-  if (c.eval_gap && c.eval_interval) text += zero_text(c, "evaluation loss", c.eval_gap, c.eval_interval) + "\n";
-  if (gate && c.gap && c.interval) text += zero_text(c, "loss", c.gap, c.interval) + "\n";
+  if (c.eval_gap && c.eval_interval) text += zero_text(c, "evaluation loss", c.eval_gap, c.eval_interval, gate) + "\n";
+  if (gate && c.gap && c.interval) text += zero_text(c, "loss", c.gap, c.interval, gate) + "\n";
   return text;
 }
 
@@ -235,7 +287,7 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
   }
   const std::string diverged = diverged_text(c);
   if (gate && !diverged.empty()) return style.red("gate not met") + ": " + diverged;
-  if (!gate) return zero_text(c, "loss", c.gap, c.interval);
+  if (!gate) return zero_text(c, "loss", c.gap, c.interval, gate);
   const std::string limit = format_short(*gate, 4),
                     of_gap = ": the loss gap of " + gap_and_interval(c, c.gap, c.interval);
   switch (log::verdict(c, *gate)) {
@@ -247,7 +299,7 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
       break;
   }
   return style.yellow("cannot tell") + of_gap + " is partly within " + limit + "; " +
-         more_text(pairs_to_gate(c, *gate));
+         more_text(pairs_to_gate(c, *gate), "decide");
 }
 
 // Whether an interval excludes 0.
@@ -256,18 +308,18 @@ std::string zero_cell(const std::optional<double>& gap, const std::optional<doub
   return std::abs(*gap) > *interval ? "yes" : "no";
 }
 
-// "the loss gap includes 0: cannot tell; about 6 more pairs would"; empty if the interval excludes 0 or is unknown.
+// "the interval of the loss gap includes 0: cannot tell; about 6 more pairs would show a gap of 0.004"; empty if the
+// interval excludes 0 or is unknown.
 std::string unclear_line(const PairedComparison& c, const std::string& what, const std::optional<double>& gap,
-                         const std::optional<double>& interval) {
+                         const std::optional<double>& interval, std::optional<double> gate) {
   if (!gap || !interval || std::abs(*gap) > *interval) return "";
-  return "the interval of the " + what + " gap includes 0: cannot tell; " + more_text(pairs_to_tell(c, gap, interval)) +
-         "\n";
+  return "the interval of the " + what + " gap includes 0: " + includes_zero_text(c, *gap, *interval, gate) + "\n";
 }
 
 // The lines below the tables.
 std::string lines_of(const PairedComparison& c, std::optional<double> gate, const cli::Style& style) {
-  return notes_text(c) + same_run_text(c) + noise_text(c) + unclear_line(c, "loss", c.gap, c.interval) +
-         unclear_line(c, "evaluation loss", c.eval_gap, c.eval_interval) +
+  return notes_text(c) + same_run_text(c) + noise_text(c) + unclear_line(c, "loss", c.gap, c.interval, gate) +
+         unclear_line(c, "evaluation loss", c.eval_gap, c.eval_interval, gate) +
          (gate || !c.gap ? verdict_text(c, gate, style) + "\n" : "");
 }
 
@@ -312,19 +364,6 @@ std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<con
   return rows;
 }
 
-// Speed and memory of the sides, over those of the first; empty if unknown.
-std::string speed_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
-                        const Page& page) {
-  std::vector<Row> rows = {{"relative to " + terminal_safe(sides.front().name), "tokens/s", "memory"}};
-  bool any = false;
-  for (std::size_t k = 0; k < comparisons.size(); ++k) {
-    const PairedComparison& c = comparisons[k];
-    any = any || c.speedup || c.memory_ratio;
-    rows.push_back({terminal_safe(sides[k + 1].name), ratio_text(c.speedup), ratio_text(c.memory_ratio)});
-  }
-  return any ? "\n" + table(rows, page) : "";
-}
-
 // The settings in which sides differ from the first, a row for each value of a side.
 std::string settings_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
                            const Page& page) {
@@ -345,6 +384,7 @@ std::string comparison(const PairedComparison& c, std::optional<double> gate, co
   const std::array runs{runs_of(c, &Comparison::a), runs_of(c, &Comparison::b)};
   const std::string tables = table(one ? comparison_rows(c.pairs.front()) : comparison_rows(c), page, one ? 1 : 2) +
                              (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), page, 2)) +
+                             (one ? "" : sides_table(names, std::span(&c, 1), page)) +
                              (one ? "" : expert_table(names, runs, page)) + page.style.dim(matched_text(c)) + "\n" +
                              settings_text(c, page);
   return tables + wrapped(notes_text(c) + (c.differences.empty() ? "" : "\n") + same_run_text(c) + noise_text(c) +
@@ -370,11 +410,16 @@ std::string comparisons(std::span<const log::Side> sides, std::span<const Paired
   for (const log::Side& side : sides) names.push_back(side.name);
   std::vector<std::vector<const Summary*>> runs{runs_of(comparisons.front(), &Comparison::a)};
   for (const PairedComparison& c : comparisons) runs.push_back(runs_of(c, &Comparison::b));
-  text += expert_table(names, runs, page) + speed_table(sides, comparisons, page) +
+  text += sides_table(names, comparisons, page) + expert_table(names, runs, page) +
           settings_table(sides, comparisons, page) + "\n";
   const std::string matched = matched_text(comparisons.front());
   const bool alike = std::ranges::all_of(comparisons, [&](const auto& c) { return matched_text(c) == matched; });
   text += page.style.dim(alike ? matched : "matched at different points") + "\n";
+  const auto has_interval = [](const PairedComparison& c) { return c.interval || c.eval_interval; };
+  if (std::ranges::any_of(comparisons, has_interval))
+    text += wrapped("the 95 % intervals are not adjusted for " + counted(comparisons.size(), "comparison") +
+                        "; one of many excludes 0 by chance\n",
+                    page);
   std::vector<std::string> lines;
   for (const PairedComparison& c : comparisons) lines.push_back(lines_of(c, gate, page.style));
   const bool same = std::ranges::all_of(lines, [&](const std::string& l) { return l == lines.front(); });

@@ -160,10 +160,12 @@ struct Column {
 };
 
 std::vector<Column> columns_of(const log::Overview& all) {
-  const auto phased = [](const log::OverviewRow& r) { return r.summary.phases.size() > 1; };
+  const auto needed = [](const log::OverviewRow& r) {  // also where all runs are alike
+    return r.summary.phases.size() > 1 || r.summary.emulated.value_or(false);
+  };
   std::vector<Column> columns = {{"run", [](const log::OverviewRow& r) { return terminal_safe(r.summary.name); }},
                                  {"precision", [](const log::OverviewRow& r) { return precision_text(r.summary); },
-                                  std::ranges::any_of(all.rows, phased)}};
+                                  std::ranges::any_of(all.rows, needed)}};
   for (std::size_t i = 0; i < all.settings.size(); ++i) {
     if (all.settings[i] == "precision" || all.settings[i] == "recipe") continue;  // in the column before
     if (all.settings[i] == "until-step") continue;                                // the ends of phases

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 
 #include "fp8/base/text.h"
@@ -44,6 +45,19 @@ std::optional<double> step_noise_of(const std::vector<Comparison>& pairs) {
     variance += *c.gap_standard_error * *c.gap_standard_error;
   }
   return std::sqrt(variance) / static_cast<double>(pairs.size());
+}
+
+// A record of what a side was computed in.
+json::Value computed_record(const Computed& c) {
+  json::Array precisions;
+  for (const Phase& p : c.precisions)
+    precisions.push_back(json::object({{"precision", text_or_null(p.precision)},
+                                       {"recipe", text_or_null(p.recipe)},
+                                       {"emulated", or_null(p.emulated)}}));
+  return json::object({{"precisions", std::move(precisions)},
+                       {"emulated", c.emulated()},
+                       {"fp8_flop_share", or_null(c.fp8_flop_share)},
+                       {"fp8_flop_share_total", or_null(c.fp8_flop_share_total)}});
 }
 
 json::Object pair_record(const Comparison& c) {
@@ -94,6 +108,30 @@ std::string_view verdict_name(Verdict v) {
 
 }  // namespace
 
+bool Computed::emulated() const {
+  return std::ranges::any_of(precisions,
+                             [](const Phase& p) { return p.precision == "fp8" && p.emulated.value_or(false); });
+}
+
+Computed computed_in(std::span<const Summary* const> runs) {
+  Computed all;
+  std::vector<double> shares, totals;
+  for (const Summary* s : runs) {
+    for (Phase phase : s->phases | std::views::values) {
+      phase.first = 0;
+      const bool known = std::ranges::any_of(all.precisions, [&](const Phase& p) {
+        return p.precision == phase.precision && p.recipe == phase.recipe && p.emulated == phase.emulated;
+      });
+      if (!known) all.precisions.push_back(std::move(phase));
+    }
+    if (s->fp8_flop_share) shares.push_back(*s->fp8_flop_share);
+    if (s->fp8_flop_share_total) totals.push_back(*s->fp8_flop_share_total);
+  }
+  all.fp8_flop_share = mean(shares);
+  all.fp8_flop_share_total = mean(totals);
+  return all;
+}
+
 PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
   PairedComparison all;
   const Pairing pairing = pairs_of(a, b);
@@ -112,6 +150,9 @@ PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
       }
     }
   }
+  std::vector<const Summary*> runs_a, runs_b;
+  for (const Comparison& p : all.pairs) runs_a.push_back(&p.a), runs_b.push_back(&p.b);
+  all.a = computed_in(runs_a), all.b = computed_in(runs_b);
   std::tie(all.gap, all.interval) = mean_of(all.pairs, &Comparison::gap);
   std::tie(all.eval_gap, all.eval_interval) = mean_of(all.pairs, &Comparison::eval_gap);
   all.step_noise = step_noise_of(all.pairs);
@@ -186,6 +227,7 @@ json::Value record(const PairedComparison& c, std::optional<double> gate) {
   json::Object out;
   out.set("type", "compare");
   for (const auto& [key, value] : all) out.set(key, value);
+  out.set("sides", json::object({{"a", computed_record(c.a)}, {"b", computed_record(c.b)}}));
   out.set("pairs", std::move(pairs));
   out.set("gap", or_null(c.gap));
   out.set("gap_interval", ends(c.gap, c.interval));
@@ -197,6 +239,7 @@ json::Value record(const PairedComparison& c, std::optional<double> gate) {
   out.set("eval_beyond_noise", excludes_zero(c.eval_gap, c.eval_interval));
   out.set("eval_more_pairs", count_or_null(pairs_to_tell(c, c.eval_gap, c.eval_interval)));
   out.set("speedup", or_null(c.speedup));
+  out.set("speedup_emulated", c.a.emulated() || c.b.emulated());
   out.set("memory_ratio", or_null(c.memory_ratio));
   out.set("settings", std::move(settings));
   out.set("unknown_settings", name_array(c.unknown));

@@ -58,8 +58,6 @@ void summarize_evaluations(const Run& run, Summary& s) {
   }
 }
 
-json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }
-
 // "rank 8, alpha 16, rslora, dropout 0.1 on q_proj,v_proj"; empty for a run without adapters.
 std::string adapters_of(const Run& run) {
   const json::Value rank = setting_value(run, "lora-rank"), alpha = setting_value(run, "lora-alpha"),

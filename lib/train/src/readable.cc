@@ -24,11 +24,23 @@ std::string step_line(const json::Object& r) {
   return text + (r.at("skipped").as_bool() ? "  skipped" : "");
 }
 
+bool is_emulated(const json::Object& r) {
+  const json::Value* emulated = r.find("emulated");
+  return emulated != nullptr && emulated->is_bool() && emulated->as_bool();
+}
+
+// The one line of a run that says so, since a step's line has no space left.
+std::string run_line(const json::Object& r) {
+  return is_emulated(r) ? "FP8 is emulated: losses are those of FP8, speeds are not" : "";
+}
+
 std::string eval_line(const json::Object& r) {
-  const std::string at = r.contains("step") ? " after step " + std::to_string(r.get_int("step", "record")) : "";
+  const bool in_run = r.contains("step");
+  const std::string at = in_run ? " after step " + std::to_string(r.get_int("step", "record")) : "";
   return "evaluation" + at + "  loss " + shown(number(r, "loss"), 5) + "  perplexity " +
          shown(number(r, "perplexity"), 5) + "  " +
-         human_count(static_cast<std::uint64_t>(r.get_int("tokens", "record"))) + " tokens";
+         human_count(static_cast<std::uint64_t>(r.get_int("tokens", "record"))) + " tokens" +
+         (!in_run && is_emulated(r) ? "  FP8 emulated" : "");
 }
 
 std::string sequence_line(const json::Object& r) {
@@ -70,6 +82,7 @@ std::vector<std::vector<std::string>> evaluation_table(const std::vector<json::V
 std::string readable(const json::Value& record) {
   const json::Object& r = record.as_object();
   const std::string type = r.get_string("type", "record");
+  if (type == "run") return run_line(r);
   if (type == "step") return step_line(r);
   if (type == "eval") return eval_line(r);
   if (type == "sequence") return sequence_line(r);

@@ -56,9 +56,24 @@ void check_comparable(const Run& run);
 /// Fewest pairs from which the noise between runs is estimated.
 inline constexpr std::size_t kEnoughPairs = 3;
 
+/// What the runs of a side were computed in.
+struct Computed {
+  std::vector<Phase> precisions{};         ///< the different ones of all steps of all runs, in order of appearance
+  std::optional<double> fp8_flop_share{};  ///< mean of Summary::fp8_flop_share over the runs that have it
+  std::optional<double> fp8_flop_share_total{};  ///< the same of Summary::fp8_flop_share_total
+
+  /// Whether FP8 was emulated in any step, so that a speed is not that of FP8.
+  bool emulated() const;
+};
+
+/// What these runs were computed in.
+Computed computed_in(std::span<const Summary* const> runs);
+
 /// How the runs of side B differ from those of side A, pair by pair.
 struct PairedComparison {
   std::vector<Comparison> pairs{};        ///< in the order of pairs_of(); at least one
+  Computed a{};                           ///< what side A was computed in
+  Computed b{};                           ///< what side B was computed in
   std::vector<Difference> differences{};  ///< the settings that differ within pairs, without repetitions
   std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
   std::vector<std::string> unpaired{};    ///< names of the runs without a partner, which are not compared
@@ -80,7 +95,8 @@ struct Pairing {
 };
 
 /// Pairs the runs of two sides. One run on each side is a pair. Several runs are paired by seed, and where a side has a
-/// seed twice by seed and MODEL, in increasing order of both; if no log has settings, in their order. Throws Error when
+/// seed twice by seed and MODEL, in increasing order of both; if no log has settings,
+/// in their order. Throws Error when
 /// no run has a partner, when a run has several, and when a log has no seed; and without settings when the sides have
 /// different numbers of runs.
 Pairing pairs_of(std::span<const Run> a, std::span<const Run> b);
@@ -134,8 +150,9 @@ std::optional<std::size_t> pairs_to_gate(const PairedComparison& comparison, dou
 std::vector<Difference> refused(const PairedComparison& comparison, std::span<const std::string> allowed);
 
 /// One object, {"type": "compare", "gap": ..., "pairs": [...], "gate": ..., "met": ...}. If there is
-/// a single pair, the object has the members of the pair, too. Missing values are null, and so are "gate", "met" and
-/// "verdict" without a gate. The number of missing pairs is null if none are missing or more than 1000 are.
+/// a single pair, the object has the members of the pair, too. "sides" has what each side was computed in. Missing
+/// values are null, and so are "gate", "met" and "verdict" without a gate. The number of missing pairs is null if none
+/// are missing or more than 1000 are.
 json::Value record(const PairedComparison& comparison, std::optional<double> gate);
 
 }  // namespace fp8::log
