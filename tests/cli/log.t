@@ -72,7 +72,7 @@ sed 's/"tokens":/&9/' run-a.jsonl >far.jsonl
 says "runs without common tokens are refused" '^fp8-log: no tokens in common: run-a.jsonl has 4096 to 49152, far.jsonl has ' fp8-log --compare run-a.jsonl far.jsonl
 status "runs without common tokens give status 2" 2 fp8-log --compare run-a.jsonl far.jsonl
 status "--compare with one run gives status 2" 2 fp8-log --compare run-a.jsonl
-is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs or more, or two lists of runs with commas, found 1"
+is "the message names the number of runs" "$(cat err)" "fp8-log: --compare: needs two runs or more, two lists of runs with commas, or the folder of a sweep, found 1"
 says "one pair has step noise" '^step noise: . 0\.00096 nats ' fp8-log --compare run-a.jsonl run-b.jsonl
 says "and an unknown noise between runs" '^noise between runs: unknown from 1 pair of runs; 3 or more give an interval$' fp8-log --compare run-a.jsonl run-b.jsonl
 
@@ -206,6 +206,38 @@ print(r["sides"]["a"]["precisions"][0]["precision"], r["sides"]["a"]["emulated"]
 is "not of FP8 that runs" "$(fp8-log --compare $p $r --json | field speedup_emulated)" False
 says "a table of runs names the precision of emulated ones, also where it is the same" '^q1 +fp8 tensorwise, emulated ' fp8-log q1.jsonl q2.jsonl --sort loss
 
+# The folder of a sweep, in which runs have names as fp8-sweep(5) gives them.
+position=0
+for lr in 2e-3 1e-3; do
+  for seed in 1 2 3; do
+    for side in q p r; do # in the order of the sweep, not of the alphabet
+      run=swept/$side"_lr=${lr}_seed=$seed" position=$((position + 1))
+      mkdir -p "$run"
+      cp $side$seed.jsonl "$run/log.jsonl"
+      echo "{\"flags\":[],\"command\":[],\"status\":0,\"position\":$position}" >"$run/sweep.json"
+    done
+  done
+done
+mkdir -p swept/q_seed=7/later && cp q1.jsonl swept/q_seed=7/log.jsonl && mkdir "swept/p_lr=1e-3_seed=4" && head -1 p1.jsonl >"swept/p_lr=1e-3_seed=4/log.jsonl"
+ok "the sides of a sweep" fp8-log --compare swept
+is "are compared with its first, paired by the other settings" "$(cells '^[pqr] [0-9]+ ' | awk '{ print $1, $2 }' | tr '\n' ';')" "p 6;r 6;"
+is "without runs that have no steps or no partner" "$(cat err) $(grep -c '^ *not paired, so not used: q_seed=7 ' out)" \
+  "fp8-log: swept/p_lr=1e-3_seed=4: has no steps, so it is left out 2"
+ok "the values of a setting" fp8-log --compare swept --by lr --json
+is "are compared as well, paired by side and seed" "$(python3 -c '
+import json
+r = json.load(open("out"))
+print(r["side_a"], r["side_b"], len(r["pairs"]), r["pairs"][0]["a"]["name"], r["pairs"][0]["b"]["name"], r["gap"])')" \
+  "lr=2e-3 lr=1e-3 9 p_lr=2e-3_seed=1 p_lr=1e-3_seed=1 0.0"
+is "runs without the setting are left out" "$(cat err)" "fp8-log: swept/q_seed=7: has no lr, so it is left out
+fp8-log: swept/p_lr=1e-3_seed=4: has no steps, so it is left out"
+rm -f swept/*/sweep.json
+is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +[0-9]* +3' | cut -c 1 | tr '\n' ' ')" "p q r "
+is "values as numbers" "$(fp8-log --compare swept --by lr --json -q | field side_a)" "lr=1e-3"
+says "a plot too" '>p<' sh -c 'fp8-log --compare swept -q --plot loss -o swept.svg && cat swept.svg'
+says "a setting that does not differ" '^fp8-log: swept: its runs do not differ in clip; they differ in side, lr, seed$' fp8-log --compare swept --by clip
+says "--by without a sweep" '^fp8-log: --by: needs the folder of a sweep$' fp8-log --compare $p $q --by lr
+says "--by without --compare" '^fp8-log: --by: only with --compare$' fp8-log swept --by lr
 status "an empty name" 2 fp8-log --compare a1.jsonl, b1.jsonl
 cp a1.jsonl a,1.jsonl
 status "a path with a comma is one run" 0 fp8-log --compare a,1.jsonl b1.jsonl

@@ -98,7 +98,11 @@ cli::Command command() {
   c.flags = {
       {.name = "compare",
        .help = "compare every side with the first at the same number of tokens; a side is a run, or several runs "
-               "A1,A2,..., which are paired by seed"},
+               "A1,A2,..., which are paired by seed; or compare the sides of a sweep in its folder"},
+      {.name = "by",
+       .kind = cli::FlagKind::text,
+       .metavar = "NAME",
+       .help = "with --compare and the folder of a sweep: the setting whose values are the sides [side]"},
       {.name = "gate",
        .kind = cli::FlagKind::real,
        .metavar = "NATS",
@@ -156,7 +160,8 @@ void check_flags(const cli::Arguments& arguments) {
     if (arguments.flag("follow") && arguments.has(other)) refuse("follow", std::string("not together with --") + other);
   }
   if (arguments.has("interval") && !arguments.flag("follow")) refuse("interval", "only with --follow");
-  if (arguments.has("gate") && !compare) refuse("gate", "only with --compare");
+  for (const char* flag : {"gate", "by"})
+    if (arguments.has(flag) && !compare) refuse(flag, "only with --compare");
   for (const char* flag : {"baseline", "sort"}) {
     if (arguments.has(flag) && (compare || plot || exports || arguments.flag("follow"))) {
       refuse(flag, "not together with --compare, --plot, --export or --follow");

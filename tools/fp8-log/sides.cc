@@ -10,6 +10,7 @@
 #include "fp8/log/compare.h"
 #include "fp8/log/picture.h"
 #include "fp8/log/summary.h"
+#include "fp8/log/sweep_folder.h"
 #include "inputs.h"
 #include "report.h"
 
@@ -22,11 +23,48 @@ struct Sides {
   std::vector<log::Side> sides;
 };
 
+// Reads the runs of the folder of a sweep, without those that have no steps yet.
+Sides read_sweep(const cli::Arguments& arguments, const std::string& folder, std::vector<std::string> metrics) {
+  const std::string by = arguments.has("by") ? arguments.text("by") : std::string(log::kBySide);
+  const log::SweptSides swept = log::sides_of_sweep(folder, by);
+  const auto note = [&](const std::string& path, const std::string& why) {
+    if (!arguments.flag("quiet")) cli::print_note("fp8-log", path + ": " + why + ", so it is left out");
+  };
+  for (const std::string& path : swept.left_out) note(path, "has no " + by);
+  std::vector<std::string> paths;
+  for (const log::SweptSide& side : swept.sides) paths.insert(paths.end(), side.paths.begin(), side.paths.end());
+  std::vector<log::Run> runs = read_all(arguments, paths, wanted(arguments, false, std::move(metrics)));
+  Sides all;
+  std::vector<std::size_t> counts;
+  std::size_t next = 0;
+  for (const log::SweptSide& side : swept.sides) {
+    counts.push_back(0);
+    for (const std::string& key : side.keys) {
+      log::Run& run = runs[next++];
+      run.key = key;
+      if (run.steps.empty()) {
+        note(run.path, "has no steps");
+        continue;
+      }
+      all.runs.push_back(std::move(run));
+      ++counts.back();
+    }
+  }
+  std::size_t first = 0;
+  for (std::size_t k = 0; k < counts.size(); first += counts[k++])
+    if (counts[k] > 0) all.sides.push_back({swept.sides[k].name, std::span(all.runs).subspan(first, counts[k])});
+  if (all.sides.size() < 2) throw Error(folder + ": fewer than two sides have steps to compare");
+  return all;
+}
+
 // Reads the runs of all sides.
 Sides read_sides(const cli::Arguments& arguments, std::vector<std::string> metrics) {
   const std::vector<std::string> given = arguments.positionals("runs");
+  if (given.size() == 1 && log::is_sweep_folder(given.front()))
+    return read_sweep(arguments, given.front(), std::move(metrics));
+  if (arguments.has("by")) throw Error("--by: needs the folder of a sweep");
   if (given.size() < 2) {
-    throw Error("--compare: needs two runs or more, or two lists of runs with commas, found " +
+    throw Error("--compare: needs two runs or more, two lists of runs with commas, or the folder of a sweep, found " +
                 std::to_string(given.size()));
   }
   std::vector<std::string> paths;

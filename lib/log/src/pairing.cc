@@ -10,7 +10,8 @@
 namespace fp8::log {
 namespace {
 
-// The key by which runs are paired: the seed, and MODEL if seeds repeat. Keys are ordered by number, then by text.
+// The key by which runs are paired: the seed, and MODEL if seeds repeat; or Run::key. Keys are ordered by number, then
+// by text.
 struct PairKey {
   std::int64_t number = 0;  // the seed, if it is an integer
   std::string seed{}, model{};
@@ -35,6 +36,10 @@ std::vector<PairKey> keys_of(std::span<const Run> runs, bool with_model) {
   std::vector<PairKey> keys;
   for (const Run& run : runs) {
     const std::string seed = seed_of(run);
+    if (!run.key.empty()) {
+      keys.push_back({parse_int64(seed).value_or(0), run.key, ""});
+      continue;
+    }
     if (seed.empty()) throw Error(run.path + ": its log has no seed, by which runs are paired");
     keys.push_back({parse_int64(seed).value_or(0), seed, with_model ? model_identity(run) : ""});
   }
@@ -99,7 +104,7 @@ std::string seed_of(const Run& run) { return setting_text(run, "seed").value_or(
 
 Pairing pairs_of(std::span<const Run> a, std::span<const Run> b) {
   Pairing pairing;
-  const auto unknown = [](const Run& run) { return run.settings.empty(); };
+  const auto unknown = [](const Run& run) { return run.settings.empty() && run.key.empty(); };
   if (a.size() == 1 && b.size() == 1) {
     pairing.pairs.emplace_back(0, 0);
     return pairing;
@@ -118,6 +123,8 @@ Pairing pairs_of(std::span<const Run> a, std::span<const Run> b) {
   for (const auto& [key, i] : partners)
     if (!runs.contains(key)) pairing.alone_b.push_back(i);
   if (pairing.pairs.empty()) {
+    if (!a.front().key.empty())
+      throw Error(a.front().path + ": no run of the other side has its other settings (" + a.front().key + ")");
     throw Error(a.front().path + ": no run of the other side has its seed" + (with_model ? " and MODEL" : "") + " (" +
                 seed_of(a.front()) + ")" + (a.size() > 1 ? ", nor that of another run of its side" : ""));
   }

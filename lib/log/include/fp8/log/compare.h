@@ -95,7 +95,7 @@ struct Pairing {
 };
 
 /// Pairs the runs of two sides. One run on each side is a pair. Several runs are paired by seed, and where a side has a
-/// seed twice by seed and MODEL, in increasing order of both; if no log has settings,
+/// seed twice by seed and MODEL, in increasing order of both, but runs with a Run::key by that; if no log has settings,
 /// in their order. Throws Error when
 /// no run has a partner, when a run has several, and when a log has no seed; and without settings when the sides have
 /// different numbers of runs.

@@ -49,6 +49,7 @@ struct Save {
 struct Run {
   std::string path{};                  ///< as given: folder, file or "-"
   std::string name{};                  ///< display name: run_name(path), or one of run_names()
+  std::string key{};                   ///< by which it is paired; empty: by its seed
   std::vector<std::int64_t> steps{};   ///< numbers of the steps, increasing
   std::vector<std::int64_t> tokens{};  ///< tokens seen after each step; -1 where the log lacks them
   std::vector<Column> columns{};       ///< the requested fields that were found, in order of appearance

@@ -1,0 +1,138 @@
+// Names of the runs of a sweep: SIDE_name=value_name=value. Neither a side nor a value has an equals sign in it, and
+// the name of a setting has no underscore, so that the parts of a name are known.
+#include "fp8/log/sweep_folder.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "fp8/base/error.h"
+#include "fp8/base/text.h"
+#include "fp8/json/json.h"
+
+namespace fp8::log {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run of a sweep.
+struct SweptRun {
+  std::string path{};
+  std::vector<std::pair<std::string, std::string>> parts{};          // name and value; the side first, if there is one
+  std::int64_t position = std::numeric_limits<std::int64_t>::max();  // in the sweep, if known
+};
+
+bool has_log(const fs::path& folder) {
+  std::error_code none;
+  const std::uintmax_t bytes = fs::file_size(folder / "log.jsonl", none);
+  return !none && bytes > 0;
+}
+
+std::vector<std::pair<std::string, std::string>> parts_of(std::string name) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (std::size_t equals = 0; (equals = name.rfind('=')) != std::string::npos;) {
+    const std::size_t before = name.rfind('_', equals), begin = before == std::string::npos ? 0 : before + 1;
+    parts.emplace(parts.begin(), name.substr(begin, equals - begin), name.substr(equals + 1));
+    name.erase(before == std::string::npos ? 0 : before);
+  }
+  if (!name.empty()) parts.emplace(parts.begin(), kBySide, name);
+  return parts;
+}
+
+// The position of a run in its sweep; nothing if sweep.json is missing, of an earlier version or damaged.
+std::optional<std::int64_t> position_of(const fs::path& folder) {
+  try {
+    const json::Value file = json::parse_file(folder / "sweep.json");
+    const json::Value* position = file.is_object() ? file.as_object().find("position") : nullptr;
+    if (position != nullptr && position->is_int()) return position->as_int();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::vector<SweptRun> runs_in(const std::string& folder) {
+  std::vector<SweptRun> runs;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    if (!has_log(entry.path())) continue;
+    SweptRun& run = runs.emplace_back();
+    run.path = entry.path().string();
+    run.parts = parts_of(entry.path().filename().string());
+    run.position = position_of(entry.path()).value_or(run.position);
+  }
+  return runs;
+}
+
+// Orders values: by position in the sweep, then numbers by their value, then texts.
+struct Before {
+  std::string_view by;
+  bool operator()(const SweptRun& x, const SweptRun& y) const {
+    const auto key = [&](const SweptRun& run) {
+      const auto part = std::ranges::find(run.parts, by, &std::pair<std::string, std::string>::first);
+      const std::string value = part == run.parts.end() ? "" : part->second;
+      return std::tuple(run.position, parse_double(value).value_or(0), value, run.path);
+    };
+    return key(x) < key(y);
+  }
+};
+
+// The names of parts in which runs differ.
+std::string differing_parts(const std::vector<SweptRun>& runs) {
+  std::vector<std::pair<std::string, std::string>> first;
+  std::vector<std::string> names;
+  for (const SweptRun& run : runs)
+    for (const auto& [name, value] : run.parts) {
+      const auto known = std::ranges::find(first, name, &std::pair<std::string, std::string>::first);
+      if (known == first.end()) {
+        first.emplace_back(name, value);
+      } else if (known->second != value && std::ranges::find(names, name) == names.end()) {
+        names.push_back(name);
+      }
+    }
+  std::ranges::sort(names, {}, [](const std::string& name) { return std::pair(name != kBySide, name); });
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "nothing" : list;
+}
+
+}  // namespace
+
+bool is_sweep_folder(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_directory(path, none) || fs::exists(fs::path(path) / "log.jsonl", none)) return false;
+  const fs::directory_iterator entries(path, none);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& e) { return has_log(e.path()); });
+}
+
+SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
+  std::vector<SweptRun> runs = runs_in(folder);
+  std::ranges::sort(runs, Before{by});
+  SweptSides all;
+  for (const SweptRun& run : runs) {
+    std::string name, key;
+    for (const auto& [part, value] : run.parts) {
+      const std::string text = part == kBySide ? value : part + "=" + value;
+      if (part == by)
+        name = text;
+      else
+        key += (key.empty() ? "" : "_") + text;
+    }
+    if (name.empty()) {
+      all.left_out.push_back(run.path);
+      continue;
+    }
+    auto side = std::ranges::find(all.sides, name, &SweptSide::name);
+    if (side == all.sides.end()) side = all.sides.insert(side, {name, {}, {}});
+    side->paths.push_back(run.path);
+    side->keys.push_back(key);
+  }
+  if (all.sides.size() < 2)
+    throw Error(folder + ": its runs do not differ in " + excerpt(by) + "; they differ in " + differing_parts(runs));
+  return all;
+}
+
+}  // namespace fp8::log
