@@ -185,8 +185,45 @@ status "a program that does not exist gives status 2" 2 fp8-sweep two-jobs.sweep
 is "the only line says so, and nothing is started or written" "$(cat err)$(cat out)$(ls -d gone 2>/dev/null)" "fp8-sweep: ./gone-program: no such program"
 is "also one that PATH does not have" "$(fp8-sweep two-jobs.sweep -o gone -- gone-program 2>&1)$(ls -d gone 2>/dev/null)" "fp8-sweep: gone-program: no such program"
 says "a missing sweep is refused" '^fp8-sweep: gone.sweep: No such file' fp8-sweep gone.sweep -- true
-echo '{' >two/bf16_seed=1/sweep.json
-says "a damaged sweep.json is named" '^fp8-sweep: two/bf16_seed=1/sweep.json: line ' fp8-sweep two.sweep -- true
+for damage in '{' ''; do
+  printf '%s' "$damage" >two/bf16_seed=1/sweep.json
+  says "a damaged sweep.json is named, with what to do: '$damage'" '^fp8-sweep: two/bf16_seed=1/sweep.json: line .*; remove this file and run the command again$' \
+    fp8-sweep two.sweep -- true
+done
+
+# Flags of all runs are checked before the first is started.
+checked() { # SWEEP MESSAGE COMMAND...
+  printf '%b' "$1" >late.sweep
+  message=$2
+  shift 2
+  for way in "" -n --print; do
+    # shellcheck disable=SC2248 # no word without a flag
+    status "$message: status 2${way:+ with $way}" 2 fp8-sweep late.sweep $way -- "$@"
+    is "$message: the message${way:+ with $way}" "$(cat err)$(cat out)$(ls -d late 2>/dev/null)" "fp8-sweep: $message"
+  done
+}
+train="mpirun -n 2 fp8-step model.h5 $flags"
+checked 'seed = 1, 2\nside good: --precision bf16\nside bad: --precison fp8\n' \
+  'late.sweep:3: side bad: run bad_seed=1: --precison: unknown flag (did you mean --precision?)' $train
+checked 'lr = 1e-3, 1e-4x\nside a: --precision bf16\n' "late.sweep:1: run a_lr=1e-4x: --lr: '1e-4x' is not a number" $train
+checked 'side a: --lora-rank 2\nside b: --lora-alpha 2\n' 'late.sweep:2: side b: run b: --lora-alpha: needs --lora-rank or --lora' $train
+checked 'seq-length = 64, 128\nside a: --precision fp8\nside b: --tp 3\n' \
+  'late.sweep:3: side b: run b_seq-length=64: --tp 3: the model has 4 heads, which it does not divide; --tp 1 fits' $train
+checked 'seq-length = 64, 30000\n' \
+  'late.sweep:1: run seq-length=30000: data.h5: 20000 tokens are too few for sequences of 30000 tokens, which need at least 30001' $train
+checked 'seed = 1\n' 'COMMAND: run seed=1: --stepz: unknown flag (did you mean --steps?)' $train --stepz 3
+printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep
+says "data that do not exist stop runs" '^fp8-sweep: late.sweep:2: side b: run b: gone.h5: No such file or directory$' fp8-sweep late.sweep -- $train
+ok "but not --print, whose commands may run elsewhere" fp8-sweep late.sweep --print -- $train
+printf 'side a: --tp 2\nside b: --dp-replicate 2 --pp 2\n' >late.sweep
+ok "meshes of several ranks are no error" fp8-sweep late.sweep -n -- $train
+ok "nor is one rank in the check of a run that two have begun" fp8-sweep ranks.sweep -n -- mpirun -n 2 env OMP_NUM_THREADS=1 fp8-step model.h5 $flags
+ok "flags of a script are not checked" fp8-sweep late.sweep -n -- ./fails
+is "which is said once" "$(cat err)" "fp8-sweep: COMMAND: no word of it is fp8-step, so the flags of runs are not checked before they start"
+is "but not with --quiet" "$(fp8-sweep late.sweep -n -q -- ./fails 2>&1 >/dev/null)" ""
+seq -s ', ' 400 | sed 's/^/warmup-steps = /' >late.sweep
+printf 'seed = 1, 2, 3\nside a: --precision fp8\nside b: --steps 500\n' >>late.sweep
+ok "thousands of runs are checked in seconds" timeout 30 fp8-sweep late.sweep --print -- $train
 
 # The command line.
 refused() { # NAME MESSAGE ARGUMENTS...

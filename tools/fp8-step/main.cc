@@ -22,22 +22,12 @@ namespace {
 
 using namespace fp8;
 
-// Adds the values of the config file to the flags. Flags override the file, and the file overrides defaults.
-cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
-  if (arguments.has("config")) {
-    const std::string path = arguments.text("config");
-    cli::parse_config(command, json::parse_file(path, {.max_depth = 16, .max_bytes = std::size_t{1} << 24U}), arguments,
-                      path);
-  }
-  return arguments;
-}
-
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
          cli::StopSignals& signals, comm::Communicator& host_comm) {
   settings::RunConfig config;
   json::Value flags;
   const bool print = given.flag("print-config");
-  comm::agree(host_comm, [&] { flags = cli::resolved(command, with_config(command, given)); });
+  comm::agree(host_comm, [&] { flags = cli::resolved(command, settings::with_config(command, given)); });
   json::Value all_flags = flags;
   all_flags.as_object().set("print-config", print);
   all_flags.as_object().set("dry-run", given.flag("dry-run"));
@@ -47,7 +37,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
   settings::check_same_flags(host_comm, all_flags, given.positional("model"));
   cli::Output out;
   comm::agree(host_comm, [&] {
-    config = settings::step_config(with_config(command, given));
+    config = settings::step_config(settings::with_config(command, given));
     config.model = given.positional("model");
   });
   config.flags = flags;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 
+#include "checks.h"
 #include "display.h"
 #include "fp8/base/error.h"
 #include "fp8/base/program.h"
@@ -72,6 +73,7 @@ std::string folder_of(const cli::Arguments& arguments, const std::string& sweep)
   return stem;
 }
 
+// The runs of SWEEP. Throws Error if a program or a flag would stop one of them.
 launch::SweepJob job_of(const cli::Arguments& arguments) {
   if (arguments.rest().empty()) throw Error("COMMAND: needed after --");
   for (const char* flag : {"jobs", "attempts", "json", "dry-run"}) {
@@ -81,10 +83,16 @@ launch::SweepJob job_of(const cli::Arguments& arguments) {
   const std::string path = arguments.positional("sweep");
   launch::SweepJob job;
   job.folder = folder_of(arguments, path);
-  job.runs = runs_of(launch::read_sweep(path, cli::waiting_note(kTool, arguments.flag("quiet"))));
+  const bool quiet = arguments.flag("quiet");
+  const launch::Sweep sweep = launch::read_sweep(path, cli::waiting_note(kTool, quiet));
+  job.runs = runs_of(sweep);
   job.command = arguments.rest();
   job.jobs = static_cast<std::size_t>(arguments.integer("jobs"));
   job.attempts = arguments.integer("attempts");
+  if (!arguments.flag("print") && !arguments.flag("dry-run")) check_program(job.command.front());
+  checks::check_runs(sweep, job, !arguments.flag("print"), [&](const std::string& note) {
+    if (!quiet) cli::print_note(kTool, note);
+  });
   return job;
 }
 
@@ -169,7 +177,6 @@ int sweep(const cli::Arguments& arguments) {
     return static_cast<int>(Exit::done);
   }
   if (arguments.flag("dry-run")) return dry_run(job, arguments.flag("json"));
-  check_program(job.command.front());
   const std::vector<RunStatus> before = launch::earlier_runs(job);
   const std::size_t ended = count(before, RunState::finished) + count(before, RunState::diverged);
   display::Display display(kTool, job.runs.size(), ended, arguments.flag("quiet"));

@@ -163,6 +163,15 @@ RunConfig step_config(const Arguments& a) {
   return c;
 }
 
+cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
+  if (arguments.has("config")) {
+    const std::string path = arguments.text("config");
+    cli::parse_config(command, json::parse_file(path, {.max_depth = 16, .max_bytes = std::size_t{1} << 24U}), arguments,
+                      path);
+  }
+  return arguments;
+}
+
 json::Value printed_config(const RunConfig& config) {
   PrecisionConfig resolved = config.precision;
   std::vector<std::string> notes;  // which the run prints

@@ -260,11 +260,11 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
 }
 
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const state::RunCheckpoints& checkpoints) {
+                 const state::RunCheckpoints& checkpoints, std::optional<std::int64_t> ranks) {
   RunSetup setup;
   json::Value shared;
   comm::agree(host_comm, [&] {
-    setup = resolve_alone(config, host_comm.size(), inputs, checkpoints);
+    setup = resolve_alone(config, ranks.value_or(host_comm.size()), inputs, checkpoints);
     shared = setup.settings;
     shared.as_object().set("eval-data", inputs.eval_tokens ? inputs.eval_tokens->digest() : "");
   });

@@ -64,8 +64,8 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
 
 // Finds everything that a run needs to know before it allocates memory. Throws AgreedError for settings that do not fit
 // the ranks, the model, the data or the checkpoint to resume, and when settings or files differ between ranks.
-// Collective.
+// `ranks`: the number of ranks of the run, if it is not that of the communicator. Collective.
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
-                 const state::RunCheckpoints& checkpoints);
+                 const state::RunCheckpoints& checkpoints, std::optional<std::int64_t> ranks = {});
 
 }  // namespace fp8::train

@@ -23,6 +23,9 @@ RunConfig step_config(const cli::Arguments& arguments);
 /// others, the codes or the data. After check_settings(); see train::printed_config() for a run whose files exist.
 json::Value printed_config(const RunConfig& config);
 
+/// `arguments` with the values of the file that --config names, which flags override. Throws Error naming the file.
+cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments);
+
 /// fp8-eval.
 cli::Command eval_command();
 /// The evaluation that the arguments describe. Throws Error naming a flag.

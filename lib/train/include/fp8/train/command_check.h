@@ -1,0 +1,27 @@
+/// Checks of command lines of fp8-step before any is started.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+
+namespace fp8::train {
+
+/// Checks command lines in this process, without MPI and without writing anything.
+class CommandCheck {
+ public:
+  /// Throws the Error that fp8-step would throw for `words`, what follows its name: as printed_config(), on as many
+  /// ranks as the mesh needs at least. If --out holds checkpoints, on which the number of ranks has had an effect, only
+  /// that for settings alone. `needs_files`: whether MODEL and data that do not exist are an error. Lines that differ
+  /// from one before in --seed and --out alone are not checked again.
+  void check(std::span<const std::string> words, bool needs_files);
+
+ private:
+  std::string named(const std::string& model, bool needs_file);
+
+  std::map<std::string, std::string> models_{};  // what MODEL names, which is verified once
+  std::set<std::string> checked_{};              // configurations without an error
+};
+
+}  // namespace fp8::train
