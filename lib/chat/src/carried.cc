@@ -7,6 +7,7 @@
 #include "fp8/base/digest.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
+#include "fp8/chat/stored.h"
 #include "fp8/json/json.h"
 
 namespace fp8::chat {
@@ -55,9 +56,11 @@ std::optional<Template> form_of_model(std::string_view model) {
   return std::nullopt;
 }
 
-bool same_form(const Template& a, const Template& b) {
-  return a.eos == b.eos && a.default_system == b.default_system && a.system == b.system && a.begin == b.begin &&
-         a.prompt == b.prompt && a.answer == b.answer;
+// A model's own template in a message. One that is not of the suite has the name of its file.
+std::string named(const Carried& own) {
+  const std::string& name = own.equivalent->form.name;
+  return name == own.where ? "the template in " + terminal_safe(own.where)
+                           : "template " + name + ", that of " + terminal_safe(own.where);
 }
 
 std::string lists_note(const Equivalent& own) { return own.differs.empty() ? "" : "; " + own.differs; }
@@ -95,6 +98,11 @@ std::optional<Equivalent> equivalent_of(const std::string& digest) {
   return std::nullopt;
 }
 
+std::optional<Equivalent> known_jinja(const std::string& jinja, const std::string& path) {
+  std::optional<Template> own = template_of_jinja(jinja, path);
+  return own ? std::optional(Equivalent{std::move(*own), ""}) : equivalent_of(jinja_digest(jinja));
+}
+
 std::optional<Carried> carried_template(const std::map<std::string, std::string>& texts, const json::Value& config,
                                         const std::string& beside) {
   for (const char* file : {"chat_template.jinja", "tokenizer_config.json", "chat_template.json"}) {
@@ -102,8 +110,7 @@ std::optional<Carried> carried_template(const std::map<std::string, std::string>
     if (found == texts.end()) continue;
     const std::optional<std::string> jinja = jinja_of(found->second, beside + file);
     if (!jinja) continue;
-    const std::string digest = jinja_digest(*jinja);
-    return Carried{beside + file, digest, equivalent_of(digest)};
+    return Carried{beside + file, jinja_digest(*jinja), known_jinja(*jinja, beside + file)};
   }
   if (!config.is_object()) return std::nullopt;
   const json::Value* const name = config.as_object().find(kModelName);
@@ -114,25 +121,33 @@ std::optional<Carried> carried_template(const std::map<std::string, std::string>
   return Carried{std::string(model), "", Equivalent{std::move(*form), ""}};
 }
 
+bool stands_for(const Template& form, const std::optional<Carried>& own) {
+  if (!own || own->digest.empty()) return false;
+  return own->equivalent ? same_form(form, own->equivalent->form)
+                         : std::ranges::find(form.jinja, own->digest, &KnownJinja::digest) != form.jinja.end();
+}
+
 Choice choose_template(const std::optional<std::string>& given, const std::optional<Carried>& own, bool any) {
   if (given == kNoTemplate) return {};
   if (!given) {
     if (!own || !own->equivalent) return {};
-    return {own->equivalent->form, "template " + own->equivalent->form.name + ", that of " + terminal_safe(own->where) +
-                                       lists_note(*own->equivalent)};
+    return {own->equivalent->form, named(*own) + lists_note(*own->equivalent)};
   }
   Template form = read_template(*given);
   if (!own || any) return {std::move(form), ""};
   if (!own->equivalent) {
-    const bool listed = std::ranges::find(form.jinja, own->digest, &KnownJinja::digest) != form.jinja.end();
-    return {std::move(form), listed ? ""
-                                    : terminal_safe(own->where) + ": Jinja that is not known, so template " + *given +
-                                          " is not compared with it"};
+    const std::string note = stands_for(form, own)
+                                 ? ""
+                                 : terminal_safe(own->where) + ": Jinja that is not known, so template " + *given +
+                                       " is not compared with it";
+    return {std::move(form), note};
   }
-  if (!same_form(form, own->equivalent->form))
-    throw Error(
-        "template " + *given + ": the model has another, " + own->equivalent->form.name + " (" + own->where + ")",
-        {{"any-template", "to use it all the same"}});
+  if (!same_form(form, own->equivalent->form)) {
+    const std::string& name = own->equivalent->form.name;
+    throw Error("template " + *given + ": the model has another, " +
+                    (name == own->where ? "that in " + name : name + " (" + own->where + ")"),
+                {{"any-template", "to use it all the same"}});
+  }
   return {std::move(form), ""};
 }
 

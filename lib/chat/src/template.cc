@@ -123,15 +123,14 @@ std::vector<KnownJinja> read_jinja(const json::Object& object, const std::string
 
 // The template that stands for the Jinja in the file `path`.
 Template known_template(const std::string& jinja, const std::string& path) {
-  const std::string digest = jinja_digest(jinja);
-  std::optional<Equivalent> known = equivalent_of(digest);
+  std::optional<Equivalent> known = known_jinja(jinja, path);
   if (known) {
     known->form.path = path;
     return std::move(known->form);
   }
   std::string names;
   for (const std::string& name : template_names()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(path + ": Jinja that is not known (digest " + digest +
+  throw Error(path + ": Jinja that is not known (digest " + jinja_digest(jinja) +
                   "); describe it in a file as fp8-template(5) says, which may list the digest",
               {{"template", "with a name: " + names}});
 }

@@ -16,6 +16,7 @@ class RowFile {
     info_.vocab_size = files.vocab_size;
     info_.tokenizer = files.tokenizer;
     info_.mask = true;
+    info_.chat_template = chat::to_stored(options.form);
     if (options.pack) info_.sequence_length = *options.pack;
     if (!files.dry_run) writer_.emplace(path, info_, files.force);
   }

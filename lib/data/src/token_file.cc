@@ -68,6 +68,11 @@ struct TokenFile::State {
     if (eos >= info.vocab_size) throw Error(path + ": eos is not below vocab_size");
     if (eos >= 0) info.eos = eos;
     if (root.contains("sequence_length")) info.sequence_length = integer_attribute(root, path, "sequence_length");
+    if (root.contains("template") || root.contains("template_digest")) {
+      info.chat_template = {h5::text_or_empty(root, "template"), h5::text_or_empty(root, "template_digest")};
+      if (!chat::is_stored(*info.chat_template))
+        throw Error(path + ": attributes \"template\" and \"template_digest\" are not those of a chat template");
+    }
     if (!root.contains("tokenizer")) return;
     info.tokenizer = h5::text_or_empty(root, "tokenizer");
     if (!is_tokenizer_id(*info.tokenizer))

@@ -99,6 +99,10 @@ struct TokenWriter::State {
     out.attribute("", "eos", info.eos.value_or(-1));
     if (info.tokenizer) out.attribute("", "tokenizer", *info.tokenizer);
     if (info.sequence_length) out.attribute("", "sequence_length", *info.sequence_length);
+    if (info.chat_template) {
+      out.attribute("", "template", info.chat_template->text);
+      out.attribute("", "template_digest", info.chat_template->digest);
+    }
     const auto put = [&](const char* name, DType dtype, std::int64_t count, Spool& spool) {
       out.begin_dataset(name, dtype, {&count, 1});
       spool.copy_to(out);
@@ -142,6 +146,8 @@ TokenWriter::TokenWriter(const std::string& path, const TokenInfo& info, bool fo
   if (info.tokenizer && !is_tokenizer_id(*info.tokenizer)) {
     throw Error("tokenizer: \"" + *info.tokenizer + "\" is not a digest");
   }
+  static_assert(chat::kMostStoredBytes <= h5::kMaxAttributeBytes);
+  if (info.chat_template && !chat::is_stored(*info.chat_template)) throw Error("not the form of a stored template");
   if (info.eos && (*info.eos < 0 || *info.eos >= info.vocab_size)) {
     throw Error("end-of-document id " + std::to_string(*info.eos) + " is not below the vocabulary size " +
                 std::to_string(info.vocab_size));

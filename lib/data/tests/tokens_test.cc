@@ -151,6 +151,23 @@ TEST(Tokens, reading_past_the_end_is_an_error) {
   EXPECT_NE(error_of([&] { file.read(-1, out); }).find("not in the file"), std::string::npos);
 }
 
+TEST(Tokens, a_chat_template_of_the_greatest_length_beside_all_other_attributes) {
+  const TemporaryFolder folder;
+  const chat::StoredTemplate form{"{" + std::string(chat::kMostStoredBytes - 2, ' ') + "}", std::string(32, '0')};
+  TokenWriter writer(
+      folder.at("t.h5"),
+      {.vocab_size = 4, .eos = 3, .mask = true, .sequence_length = 2, .tokenizer = "bytes", .chat_template = form},
+      false);
+  writer.append(std::array{0U, 1U}, std::array<std::uint8_t, 2>{0, 1});
+  writer.finish();
+  EXPECT_EQ(TokenFile(folder.at("t.h5"), true).info().chat_template, form);
+  EXPECT_EQ(
+      error_of([&] {
+        TokenWriter(folder.at("x.h5"), {.vocab_size = 4, .chat_template = chat::StoredTemplate{"a/b", ""}}, false);
+      }),
+      "not the form of a stored template");
+}
+
 // A token file written by hand, with any contents.
 struct Parts {
   h5::AttributeValue format = std::string("fp8-tokens");
@@ -163,6 +180,7 @@ struct Parts {
   std::vector<std::uint64_t> documents = {0, 4};
   std::vector<std::uint8_t> mask = {};
   std::vector<std::uint8_t> digests = {};
+  h5::Attributes more = {};
 };
 
 std::string refusal_of(const Parts& parts, bool verify = false) {
@@ -174,6 +192,7 @@ std::string refusal_of(const Parts& parts, bool verify = false) {
   out.attribute("", "vocab_size", parts.vocab_size);
   out.attribute("", "eos", parts.eos);
   out.attribute("", "tokenizer", parts.tokenizer);
+  for (const auto& [name, value] : parts.more) out.attribute("", name, value);
   const auto put = [&](const char* name, DType type, std::size_t size, std::span<const std::byte> bytes) {
     const auto count = static_cast<std::int64_t>(size);
     out.dataset(name, type, {&count, 1}, bytes);
@@ -205,6 +224,15 @@ TEST(Tokens, an_invalid_file_is_refused) {
   EXPECT_EQ(refusal_of({.eos = std::int64_t{4}}), ": eos is not below vocab_size");
   for (const h5::AttributeValue& bad : {h5::AttributeValue("words"), h5::AttributeValue(std::int64_t{1})})
     EXPECT_EQ(refusal_of({.tokenizer = bad}), ": attribute \"tokenizer\" is neither bytes nor a digest");
+  const std::string digest(32, 'a');
+  EXPECT_EQ(refusal_of({.more = {{"template", "qwen"}, {"template_digest", digest}}}), "no error");
+  for (const h5::Attributes& bad : {h5::Attributes{{"template", "qwen"}},
+                                    {{"template_digest", digest}},
+                                    {{"template", "/etc/passwd"}, {"template_digest", digest}},
+                                    {{"template", std::int64_t{1}}, {"template_digest", digest}},
+                                    {{"template", "qwen"}, {"template_digest", "a"}}})
+    EXPECT_EQ(refusal_of({.more = bad}),
+              ": attributes \"template\" and \"template_digest\" are not those of a chat template");
   EXPECT_EQ(refusal_of({.tokens_type = DType::f32}), ": /tokens: must be uint8, uint16 or uint32");
   EXPECT_EQ(refusal_of({.tokens = {}}), ": /tokens: must be a vector of at least one token");
   EXPECT_EQ(refusal_of({.documents = {4}}), ": /documents: must be a uint64 vector of at least two offsets");

@@ -1,5 +1,6 @@
 /// The chat template that a model carries: a text of Jinja beside its tokenizer, or the name of a known model. Jinja is
-/// not run: a known text is recognized by its digest, and stands for the template of share/templates that lists it.
+/// not run: a known text is recognized by its digest, and stands for the template of share/templates that lists it; a
+/// text of stored.h contains its template.
 /// Source: PreTrainedTokenizerBase of transformers 5 (the files, and which of them wins).
 #pragma once
 
@@ -25,7 +26,7 @@ std::string jinja_digest(std::string_view text);
 /// the file holds none. Throws Error `path: reason` for a "chat_template" that is neither.
 std::optional<std::string> jinja_of(const std::string& content, const std::string& path);
 
-/// A template of share/templates in place of Jinja.
+/// A template in place of Jinja.
 struct Equivalent {
   Template form;
   std::string differs;  ///< what it renders in another way; empty: nothing
@@ -33,6 +34,10 @@ struct Equivalent {
 
 /// The template that lists the digest of a text of Jinja; nothing for an unknown text.
 std::optional<Equivalent> equivalent_of(const std::string& digest);
+
+/// The template of which jinja_text() made a text of Jinja, or that lists its digest; nothing for an unknown text.
+/// `path` is the file of the text, for messages.
+std::optional<Equivalent> known_jinja(const std::string& jinja, const std::string& path);
 
 /// A model's own chat template.
 struct Carried {
@@ -46,6 +51,9 @@ struct Carried {
 /// that cannot be read.
 std::optional<Carried> carried_template(const std::map<std::string, std::string>& texts, const json::Value& config,
                                         const std::string& beside);
+
+/// Whether the Jinja that a model carries renders conversations as `form` does, but for Equivalent::differs.
+bool stands_for(const Template& form, const std::optional<Carried>& own);
 
 /// The template of a command, and a message for the user, which may be empty.
 struct Choice {

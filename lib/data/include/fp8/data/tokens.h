@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8/chat/stored.h"
 #include "fp8/dtype/dtype.h"
 
 namespace fp8::data {
@@ -34,6 +35,8 @@ struct TokenInfo {
   std::optional<std::int64_t> sequence_length = {};
   /// Tokenizer of the ids: "bytes", or the digest of a tokenizer (hf/tokenizer.h); nothing if unknown.
   std::optional<std::string> tokenizer = {};
+  /// Chat template with which the documents were rendered; nothing if they are no conversations, or it is not known.
+  std::optional<chat::StoredTemplate> chat_template = {};
 };
 
 /// Whether `id` is valid for TokenInfo::tokenizer: "bytes", or 32 hexadecimal digits.

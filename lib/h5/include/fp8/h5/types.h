@@ -38,7 +38,7 @@ inline constexpr std::size_t kMaxObjects = std::size_t{1} << 20;
 /// Most attributes of one object.
 inline constexpr std::size_t kMaxAttributes = 64;
 /// Largest attribute, in bytes.
-inline constexpr std::size_t kMaxAttributeBytes = 4096;
+inline constexpr std::size_t kMaxAttributeBytes = std::size_t{32} << 10;
 /// Longest name of a group, dataset or attribute, in bytes. Names are printable ASCII without spaces, `.`, `..`
 /// excepted.
 inline constexpr std::size_t kMaxNameBytes = 255;
