@@ -110,6 +110,7 @@ TableRows summary(const json::Object& r) {
   for (const json::Value& name : r.at("huggingface").as_array())
     files += (files.empty() ? "" : ", ") + name.as_string();
   if (!files.empty()) rows.push_back({"files", files});
+  if (!r.at("template").is_null()) rows.push_back({"template", r.at("template").as_string()});
   if (r.contains("verified")) rows.push_back({"verified", "every byte"});
   if (r.at("provenance").is_array()) {
     for (const json::Value& entry : r.at("provenance").as_array()) {
@@ -274,14 +275,16 @@ json::Value tokens_record(const std::string& path, const data::TokenInfo& info) 
                        {"eos", info.eos ? json::Value(*info.eos) : json::Value()},
                        {"mask", info.mask},
                        {"sequence_length", info.sequence_length ? json::Value(*info.sequence_length) : json::Value()},
-                       {"tokenizer", info.tokenizer ? json::Value(*info.tokenizer) : json::Value()}});
+                       {"tokenizer", info.tokenizer ? json::Value(*info.tokenizer) : json::Value()},
+                       {"template", info.chat_template ? json::Value(info.chat_template->text) : json::Value()}});
 }
 
 std::string tokens_text(const std::string& path, const data::TokenInfo& info) {
   return terminal_safe(path) + ": a token file, not a checkpoint: " + counted(info.tokens, "token") + ", " +
          counted(info.documents, "document") + ", vocabulary " + std::to_string(info.vocab_size) +
          (info.mask ? ", with a mask" : "") +
-         (info.sequence_length ? ", packed into sequences of " + std::to_string(*info.sequence_length) : "") + "\n";
+         (info.sequence_length ? ", packed into sequences of " + std::to_string(*info.sequence_length) : "") +
+         (info.chat_template ? ", template " + terminal_safe(excerpt(info.chat_template->text)) : "") + "\n";
 }
 
 }  // namespace fp8::info

@@ -29,7 +29,8 @@ json::Value fit_record(const convert::TensorFit& tensor);
 std::string fit_text(const std::string& a, const std::string& b, const convert::Fit& fit, double bound,
                      const std::vector<std::string>& suggestions);
 
-/// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask", "tokenizer"}.
+/// {"type": "tokens", "path", "tokens", "documents", "vocab_size", "eos", "mask", "sequence_length", "tokenizer",
+/// "template"}.
 json::Value tokens_record(const std::string& path, const data::TokenInfo& info);
 
 /// One line about the token file, stating that it is not a checkpoint.

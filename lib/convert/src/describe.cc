@@ -9,6 +9,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
+#include "fp8/convert/open.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/output.h"
 #include "fp8/model/parameters.h"
@@ -167,6 +168,17 @@ std::optional<std::int64_t> active_parameters(const ckpt::Checkpoint& checkpoint
   }
 }
 
+// The name of the chat template; null if there is none or it cannot be read.
+json::Value template_record(const ckpt::Checkpoint& checkpoint) {
+  try {
+    const std::optional<chat::Carried> own = own_template(checkpoint);
+    if (!own) return {};
+    return own->equivalent ? own->equivalent->form.name : own->where + " (Jinja that is not known)";
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 std::optional<TensorStatistics> statistics(const ckpt::Checkpoint& checkpoint, const std::string& name) {
@@ -227,6 +239,7 @@ json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, c
   json::Array files;
   for (const auto& [name, text] : checkpoint.huggingface()) files.emplace_back(name);
   record.set("huggingface", std::move(files));
+  record.set("template", template_record(checkpoint));
   record.set("tokenizer_id", checkpoint.tokenizer_id() ? json::Value(*checkpoint.tokenizer_id()) : json::Value());
   record.set("provenance", checkpoint.provenance());
   return record;

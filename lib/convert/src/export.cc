@@ -29,7 +29,7 @@ namespace {
 
 using dtype::DType;
 
-constexpr const char *kGenerationConfig = "generation_config.json", *kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
 
 // How a weight becomes tensors.
 enum class Way : std::uint8_t { copy, dequantize, quantize, keep_codes };
@@ -249,18 +249,9 @@ std::string file_name(ExportFormat format, std::size_t index, std::size_t count)
   return format == ExportFormat::peft ? hf::kAdapterTensors : hf::shard_name(index, count);
 }
 
-// The text of tokenizer_config.json, `stored` or a new one, in which `token` ends a text.
-json::Value ending_at(const std::string& token, const json::Value& stored, const std::string& what) {
-  if (!stored.is_null() && !stored.is_object()) throw Error(what + ": not an object");
-  json::Value config = stored.is_null() ? json::object({{"tokenizer_class", "PreTrainedTokenizerFast"}}) : stored;
-  config.as_object().set("eos_token", token);
-  return config;
-}
-
-// The files of the folder besides the weights, by name. Adapters have those of their tokenizer too, and there the
-// template's end token also is the tokenizer's: PEFT generates with the generation_config.json of the base model, and
-// trainers that go on with an adapter end texts as the tokenizer does.
+// The files of the folder besides the weights, by name: those `stored` beside the tokenizer, and new ones.
 std::map<std::string, std::string> texts_of(const OpenModel& model, const std::vector<Entry>& entries,
+                                            const std::map<std::string, std::string>& stored,
                                             const ExportOptions& options, ExportReport& report) {
   const bool peft = options.format == ExportFormat::peft;
   std::map<std::string, std::string> texts;
@@ -273,18 +264,14 @@ std::map<std::string, std::string> texts_of(const OpenModel& model, const std::v
   }
   std::optional<std::string> tokenizer = model.source.tokenizer();
   const std::vector<std::int64_t> ends = ids_of(options.end_tokens, tokenizer, model.source.path());
-  json::Value generation, tokenizing;
-  for (auto& [name, text] : model.source.huggingface()) {
+  json::Value generation;
+  for (const auto& [name, text] : stored) {
     if (name == kGenerationConfig) {
       generation = json::parse(text, stored_at(kGenerationConfig));
-    } else if (name == kTokenizerConfig && peft && !ends.empty()) {
-      tokenizing = json::parse(text, stored_at(kTokenizerConfig));
     } else {
       texts.try_emplace(name, text);
     }
   }
-  if (peft && !ends.empty())
-    add(kTokenizerConfig, ending_at(options.end_tokens.front(), tokenizing, stored_at(kTokenizerConfig)));
   generation = hf::generation_config(model.config, generation, ends, stored_at(kGenerationConfig));
   add(kGenerationConfig, generation);
   if (tokenizer) {
@@ -491,7 +478,8 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   OpenModel model = open_model(source);
   check_adapters(model.source.path(), model.config, asked.format);
   ExportReport report;
-  const ExportOptions options = with_template(asked, model, report);
+  std::map<std::string, std::string> stored = model.source.huggingface();
+  const ExportOptions options = with_template(asked, model, stored, report);
   if (options.format == ExportFormat::peft)
     std::erase_if(model.table, [](const model::Parameter& p) { return p.role != model::ParameterRole::adapter; });
   const std::vector<Entry> entries = plan(model, options);
@@ -509,7 +497,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
   if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);
   check_servers(options, report);
-  const std::map<std::string, std::string> texts = texts_of(model, entries, options, report);
+  const std::map<std::string, std::string> texts = texts_of(model, entries, stored, options, report);
   for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));
   for (const auto& [name, text] : texts) report.files.push_back(name);
   std::vector<std::string> inputs = options.inputs;

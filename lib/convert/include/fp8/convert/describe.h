@@ -25,9 +25,9 @@ struct TensorStatistics {
 std::optional<TensorStatistics> statistics(const ckpt::Checkpoint& checkpoint, const std::string& name);
 
 /// The record that fp8-info prints: {"type": "info", "path", "kind", "version", "files", "config", "parameters",
-/// "bytes", "tensors": [{"name", "dtype", "shape", "precision", "reason"}], "train", "tokenizer", "huggingface": [names
-/// of files], "provenance"}. A single scale has its value as "value". With `with_statistics` each tensor also has mean,
-/// rms, absmax, nonfinite.
+/// "bytes", "tensors": [{"name", "dtype", "shape", "precision", "reason"}], "train", "tokenizer", "template",
+/// "huggingface": [names of files], "provenance"}. A single scale has its value as "value". With `with_statistics` each
+/// tensor also has mean, rms, absmax, nonfinite.
 json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics,
                      const model::ProgressSink& progress = {});
 
