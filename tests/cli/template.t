@@ -130,4 +130,69 @@ ids openai.jsonl --tokenizer llama3 >out
 is "which the note names" "$(notes)" "fp8-tokenize: template llama3, that of Meta-Llama-3-8B-Instruct"
 echo '{"_name_or_path": "meta-llama/Meta-Llama-3-8B"}' >llama3/config.json
 says "one that is not for chats has no template" '"text" is missing \(use --template for conversations' fp8-tokenize openai.jsonl --tokenizer llama3 -o x.h5
+
+# --- the template of the data
+fp8-tokenize openai.jsonl --tokenizer bare --template qwen --eval-share 0.25 -f -o qwen.h5 >out 2>err
+fp8-tokenize openai.jsonl --tokenizer bare --template chatml -f -o chatml.h5 >out 2>err
+says "a token file stores it" '^qwen.h5: .* template qwen$' fp8-info qwen.h5
+is "as a record" "$(fp8-info qwen-eval.h5 --json | grep -o '"template":.*')" '"template":"qwen"}'
+sed 's/a/&&&&&&&&&&/; s/a/&&&&&&&&&&&&&&&&&&&&&&&&/g' text.jsonl >long.jsonl
+fp8-tokenize long.jsonl --tokenizer bare -f -o text.h5 >out 2>err
+is "text has none" "$(fp8-info text.h5 --json | grep -o '"template":.*')" '"template":null}'
+train() { fp8-step "$@" --seq-length 64 --batch-size 2 -q; }
+template_of() { fp8-info "$1" | sed -n 's/^template *//p'; }
+ok "a run of two ranks" fp8-resume kept -- mpirun -n 2 fp8-step bare-model.h5 --data qwen.h5 --eval-data qwen-eval.h5 --seq-length 64 --batch-size 1 --steps 1
+is "a note names it" "$(notes | sort -u)" "fp8-step: checkpoints keep the template of qwen.h5, qwen"
+is "its checkpoints have it" "$(template_of kept)" qwen
+ok "the run goes on" train bare-model.h5 --data qwen.h5 --out kept --steps 2
+ok "merged" fp8-convert kept --merge -o merged.h5
+ok "and quantized" fp8-quantize merged.h5 --scaling row -o codes.h5
+is "it stays" "$(template_of codes.h5)" qwen
+ok "adapters beside it" train codes.h5 --data qwen.h5 --out adapters --lora-rank 2 --steps 1
+end='print(sys.argv[1], __import__("json").load(open(sys.argv[1] + "/tokenizer_config.json"))["eos_token"])'
+for format in bf16 fp8 peft; do
+  source=kept && [ $format != peft ] || source=adapters
+  fp8-export $source --format $format --any-server -o tuned-$format >out 2>err
+  is "$format: the folder ends texts as a named template does" "$(ends tuned-$format)" "$(fp8-export bare-model.h5 -o named -f --template qwen >out 2>err && ends named)"
+  is "$format: and so does its tokenizer" "$(python3 -c "import sys; $end" tuned-$format)" "tuned-$format <|im_end|>"
+  is "$format: its conversations are those of the data" "$(ids openai.jsonl --tokenizer tuned-$format)" "$(cat qwen.ids)"
+  is "$format: which a note says" "$(notes)" "fp8-tokenize: template qwen, that of tuned-$format/chat_template.jinja"
+done
+ok "the folder is converted" fp8-convert tuned-bf16 -o again.h5
+is "with its template" "$(template_of again.h5)" qwen
+ok "exported again" fp8-export again.h5 -o again
+is "the folder is the same" "$(cat again/*.json* again/*.jinja | cksum)" "$(cat tuned-bf16/*.json* tuned-bf16/*.jinja | cksum)"
+new kept hello >out
+is "fp8-generate uses it" "$(cat err)" "fp8-generate: template qwen, that of kept/step-00000002: /huggingface/chat_template.jinja"
+is "as a named one" "$(cat out)" "$(new kept hello --template qwen)"
+says "a model with the same keeps its Jinja" '' train own-model.h5 --data chatml.h5 --out same --steps 1
+fp8-export same -o same-folder >out 2>err
+ok "unchanged" cmp same-folder/chat_template.jinja "$chatml"
+ok "Jinja that is not known" train other-model.h5 --data chatml.h5 --out other-run --steps 1
+is "is replaced" "$(template_of other-run)" chatml
+fp8-step other-model.h5 --data chatml.h5 --out x -n --seq-length 64 --batch-size 1 --steps 1 >out 2>err
+is "with a note" "$(notes)" "fp8-step: checkpoints keep the template of chatml.h5, chatml, in place of that in other-model.h5: /huggingface/chat_template.jinja"
+fp8-tokenize own.jsonl --tokenizer bare --template own.json -f -o form.h5 >out 2>err
+echo '{"begin": [], "prompt": ["Q: {user} A:"], "answer": ["{answer}<|im_end|>"], "eos": "<|im_end|>"}' >plain.json
+fp8-tokenize openai.jsonl --tokenizer bare --template plain.json --skip-bad 1 -f -o plain.h5 >out 2>err
+ok "a template of a file" train bare-model.h5 --data plain.h5 --out plain --steps 1
+ok "is exported" fp8-export plain -o plain-folder
+is "and read back" "$(ids openai.jsonl --tokenizer plain-folder --skip-bad 1)" "$(ids openai.jsonl --tokenizer bare --template plain.json --skip-bad 1)"
+
+# --- two templates
+refuses() { # NAME MESSAGE ARGUMENTS...
+  says "$1" "^fp8-step: $2; make one again with the other's template, or give --any-template\$" train "${@:3}" --out two --steps 1
+  ok "$1: --any-template accepts it" train "${@:3}" --out two --steps 1 --any-template
+  rm -rf two
+}
+refuses "another template than the model's" 'qwen.h5: made with the template qwen, but that of the model is chatml \(own-model.h5: /huggingface/chat_template.jinja\)' own-model.h5 --data qwen.h5
+refuses "evaluation data of another template" 'qwen-eval.h5: made with the template qwen, but chatml.h5 with chatml' bare-model.h5 --data chatml.h5 --eval-data qwen-eval.h5
+refuses "evaluation data alone" 'qwen-eval.h5: made with the template qwen, but that of the model is chatml .*' own-model.h5 --data text.h5 --eval-data qwen-eval.h5
+says "fp8-eval says so" '^fp8-eval: qwen.h5: made with the template qwen, but that of the model is chatml ' fp8-eval own-model.h5 --data qwen.h5 --seq-length 64
+says "a run with other data" 'started with another --data; .* --change data,template to go on' train bare-model.h5 --data chatml.h5 --out kept --steps 3
+says "a new file of the run that changes it alone" 'another chat template \("qwen", now "chatml"\); .* --change template to go on' train bare-model.h5 --data chatml.h5 --out kept --steps 3 --change data
+ok "--change template accepts it" train bare-model.h5 --data chatml.h5 --out kept --steps 3 --change data,template
+is "and the checkpoint has the new one" "$(template_of kept)" chatml
+ok "and so does --any-template" train bare-model.h5 --data qwen.h5 --out kept --steps 4 --change data --any-template
+is "with the new one" "$(template_of kept)" qwen
 done_testing

@@ -62,6 +62,24 @@ def check_conversations(folder: str) -> None:
     tap.result(own == theirs, f"{folder}: {len(records)} conversations have the same ids", f"{own[-1]} {theirs[-1]}")
 
 
+def check_template_of_data(form: str) -> None:
+    """The template of a token file, in the folder of a run: whole conversations, and the token that ends an answer."""
+    golden = SRC / "tests/golden/chat"
+    data = ("fp8-tokenize", str(golden / "data/openai.jsonl"), "--tokenizer", str(golden / form), "--template", form, "--json", "-q")
+    vocabulary = json.loads(run(*data, "-o", f"{form}.h5"))["vocab_size"]
+    run("fp8-init", "tiny", "--set", f"vocab_size={vocabulary}", "--tokenizer", str(golden / form), "-q", "-o", f"{form}-new.h5")
+    run("fp8-step", f"{form}-new.h5", "--data", f"{form}.h5", "--out", f"{form}-run", "--steps", "1", "--batch-size", "1", "--seq-length", "64", "-q")
+    run("fp8-export", f"{form}-run", "-q", "-o", f"{form}-tuned")
+    tokenizer = AutoTokenizer.from_pretrained(f"{form}-tuned")
+    own = [json.loads(line)["ids"] for line in run(*data).splitlines()]
+    records = [json.loads(line)["messages"] for line in (golden / "data/openai.jsonl").read_text().splitlines()]
+    theirs = [tokenizer.apply_chat_template(messages, return_dict=False) for messages in records]
+    tap.result(own == theirs, f"{form}: the template of the data gives {len(records)} conversations the same ids", f"{own[-1]} {theirs[-1]}")
+    ends = GenerationConfig.from_pretrained(f"{form}-tuned").eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    tap.result(tokenizer.eos_token_id in ends and tokenizer.eos_token_id in own[-1], f"{form}: the token that ends an answer is an end token", str(ends))
+
+
 def check_adapters(wanted: int) -> None:
     """The end token of adapters, by the two ways in which programs look for it beside PEFT's own files."""
     run("fp8-tokenize", "talks.jsonl", "--tokenizer", "chat-tuned", "--template", "chatml", "-q", "-o", "talks.h5")
@@ -85,6 +103,8 @@ def main() -> None:
     wanted = AutoTokenizer.from_pretrained(chat).convert_tokens_to_ids("<|im_end|>")
     check_adapters(wanted)
     tap.result(ends == [0, wanted], "the token that ends a turn joins the end tokens of the model", f"{ends} {wanted}")
+    for form in ("llama3", "qwen", "mistral"):  # pieces of llama2 begin with a space of the tokenizer, see fp8-template(5)
+        check_template_of_data(form)
     tap.done()
 
 

@@ -79,12 +79,17 @@ void add_data(Rows& rows) {
        whole("batch-size", "8", 1, "sequences in a batch of one rank", &C::batch_size)});
 }
 
-// Data that no record of the settings has, and the length of a run.
+// Data besides that of the steps, what it may differ in from the model, and the length of a run.
 void add_length(Rows& rows) {
   add(rows, kData, kStep, Resume::free,
       {file("eval-data", "FILE", "token file to evaluate on during the run [none]", &R::eval_data).is_digest(),
        toggle("any-tokenizer", "", "accept data made with another tokenizer than the model's", &C::any_tokenizer)
            .in(kAll),
+       toggle("any-template", "", "accept data made with another chat template than the model's", &R::any_template)
+           .changes("template")
+           .recorded_as(kChatTemplate)
+           .resumes(Resume::named)
+           .records([](auto&, auto& run) { return run.chat_template; }),
        whole("grad-accumulation", "1", 1, "micro-batches that each rank computes per step", &R::grad_accumulation)
            .changes("batch"),
        whole("steps", "", 1, "optimizer steps of the whole run, and length of the learning rate schedule", &R::steps)
@@ -460,8 +465,7 @@ void add_watching(Rows& rows) {
   add(rows, kSaving, kStep, Resume::free,
       {whole("eval-every", "0", 0, "steps between evaluations on --eval-data, and at the last step; 0: none",
              &R::eval_every),
-       whole("eval-batches", "0", 0, "batches that each rank reads per evaluation; 0: the whole file",
-             &R::eval_batches),
+       whole("eval-batches", "0", 0, "batches of each rank in an evaluation; 0: the whole file", &R::eval_batches),
        whole("sample-every", "", 0, "steps between texts that the model generates, and at the last step; 0: none",
              &R::sample_every),
        text("sample-prompt", "TEXT", "text that the model continues for --sample-every", &R::sample_prompt),

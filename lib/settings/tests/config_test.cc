@@ -225,7 +225,7 @@ TEST(Flags, ChangesAreNamedByFlags) {
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
       "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, decay-steps, "
-      "weight-decay, betas, eps, clip, master, moments, aux-loss, z-loss, lora-dropout, steps";
+      "weight-decay, betas, eps, clip, master, moments, aux-loss, z-loss, lora-dropout, template, steps";
   for (const char* name : {"rate", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
 }

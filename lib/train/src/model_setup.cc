@@ -3,6 +3,7 @@
 
 #include "fp8/settings/checks.h"
 #include "fp8/settings/mesh.h"
+#include "run_template.h"
 
 namespace fp8::train {
 
@@ -31,8 +32,10 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
 
 ModelSetup resolve_model(const settings::EvalConfig& config, const ckpt::Checkpoint& checkpoint,
                          const data::TokenFile& tokens) {
-  return resolve_model(ModelRequest::of(config), hf::parse_config(checkpoint.config(), checkpoint.path()), checkpoint,
-                       checkpoint, tokens);
+  ModelSetup s = resolve_model(ModelRequest::of(config), hf::parse_config(checkpoint.config(), checkpoint.path()),
+                               checkpoint, checkpoint, tokens);
+  s.notes.push_back(note_of_template(tokens, checkpoint));
+  return s;
 }
 
 comm::MeshShape mesh_of(const settings::Config& config, std::int64_t ranks, const std::vector<ModelSetup>& models,

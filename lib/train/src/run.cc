@@ -43,12 +43,11 @@ struct RunContext {
   state::Journal& journal;
   const LockedFolder& held;  // the folder of the run, on rank 0
   const RunInputs& inputs;
-  statistics::Collector* collector;                // collector of the steps with records in tensors.jsonl, or null
-  shard::MemoryPlan plan;                          // plan of this rank
-  JobMemory memory;                                // need of the rank that needs the most
-  json::Value provenance;                          // provenance for checkpoints, as the next two members
-  std::optional<std::string> tokenizer;            // text of tokenizer.json
-  std::map<std::string, std::string> huggingface;  // see ckpt::Checkpoint::huggingface()
+  statistics::Collector* collector;      // collector of the steps with records in tensors.jsonl, or null
+  shard::MemoryPlan plan;                // plan of this rank
+  JobMemory memory;                      // need of the rank that needs the most
+  json::Value provenance;                // provenance for checkpoints, as the next member
+  std::optional<std::string> tokenizer;  // text of tokenizer.json
 
   const settings::RunConfig& config() const { return setup.config; }
 };
@@ -121,8 +120,7 @@ RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Commun
           s.resuming && !s.changes_computation()
               ? start.provenance()
               : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
-          start.tokenizer(),
-          start.huggingface()};
+          start.tokenizer()};
 }
 
 // Names the newest checkpoint of a run in a message.
@@ -201,7 +199,7 @@ void save(RunState& state, const RunContext& run, bool last) {
                              mesh_record(run.device.mesh().shape()),
                              run.tokenizer,
                              run.setup.tokenizer,
-                             run.huggingface};
+                             run.setup.texts};
   const bool from_copy = state.model.snapshot && (!last || run.device.type() != device::DeviceType::host);
   state::start_save(state.saves, {step, std::move(documents), state.model.store, run.setup.table, state.evaluation},
                     state.model.ctx, from_copy ? &*state.model.snapshot : nullptr, c.async_save && !last);

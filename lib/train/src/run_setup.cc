@@ -13,6 +13,7 @@
 #include "fp8/settings/mesh.h"
 #include "fp8/train/device_setup.h"
 #include "fp8/train/records.h"
+#include "run_template.h"
 
 namespace fp8::train {
 namespace {
@@ -112,12 +113,17 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   const hf::ModelConfig trained = settings::config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
-  for (const auto& [key, value] : {std::pair("documents", json::Value("joined")), {"aux-loss", 0.0}, {"z-loss", 0.0}})
+  for (const auto& [key, value] : {std::pair("documents", json::Value("joined")),
+                                   {"aux-loss", 0.0},
+                                   {"z-loss", 0.0},
+                                   {settings::kChatTemplate, s.settings.as_object().at(settings::kChatTemplate)}})
     if (!settings.as_object().contains(key)) settings.as_object().set(key, value);  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }
-  s.changes = settings::changed_settings(settings, s.settings, s.config.change, s.config.out);
+  std::vector<std::string> change = s.config.change;
+  if (s.config.any_template) change.emplace_back("template");
+  s.changes = settings::changed_settings(settings, s.settings, change, s.config.out);
   settings::check_same_adapters(trained, c.path(), settings::config_to_train(model, s.lora.has_value()), s.lora,
                                 s.config.model);
   move_base(s, settings.as_object(), what);
@@ -193,7 +199,12 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
   settings::set_resolved(s.config.flags, config.precision, s.config.precision);
   settings::set_length(s.config.flags, s.config.seq_length);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
-  s.sample = resolve_sample(config, checkpoint, model, s.tokenizer);
+  const bool new_template = s.resuming && std::ranges::find(config.change, "template") != config.change.end();
+  RunTemplate form = resolve_template(tokens, inputs.eval_tokens ? &*inputs.eval_tokens : nullptr, checkpoint, known,
+                                      s.resuming, config.any_template || new_template);
+  s.texts = std::move(form.texts);
+  s.notes.push_back(std::move(form.note));
+  s.sample = resolve_sample(config, checkpoint, model, s.tokenizer, form.end);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation),
                                std::int64_t{s.mesh.data_parts()}, "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);
@@ -201,7 +212,7 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
   for (std::string& note : settings::document_notes(tokens, *s.sampler)) s.notes.push_back(std::move(note));
   settings::check_some_fp8(s.table, s.config.precision, true);
   s.settings = settings::fixed_settings(s.config, {s.global_batch, checkpoints.model().digest(), tokens.digest(),
-                                                   s.lora, s.adapter ? s.adapter->digest() : ""});
+                                                   s.lora, s.adapter ? s.adapter->digest() : "", form.id});
   if (s.resuming) resume_from(s, checkpoint, checkpoints.model(), mesh_record(s.mesh));
   if (!s.resuming && !config.change.empty())
     s.notes.push_back(cli::flag_name("change") + ": " + config.out + " has no checkpoint, so nothing changes");

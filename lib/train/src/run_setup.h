@@ -1,6 +1,7 @@
 // The settings of a run, resolved against its model, data and checkpoints. Private to the crate.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct RunSetup {
   std::optional<hf::AdapterFolder> adapter;      // adapter that the run begins with
   std::vector<settings::SettingChange> changes;  // since the checkpoint, with precision, recipe and mesh
   std::optional<std::string> tokenizer;          // identifier for checkpoints without a tokenizer.json
+  std::map<std::string, std::string> texts;      // files beside the tokenizer for checkpoints
   std::optional<SampleSetup> sample;             // how text is sampled, if it is
   double bubble = 0;                             // expected_bubble() of a step
   std::vector<std::string> notes;                // notes for the user

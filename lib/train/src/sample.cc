@@ -51,8 +51,8 @@ shard::BatchShape SampleSetup::shape() const {
 }
 
 std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
-                                          const hf::ModelConfig& model,
-                                          const std::optional<std::string>& tokenizer_id) {
+                                          const hf::ModelConfig& model, const std::optional<std::string>& tokenizer_id,
+                                          const std::string& template_end) {
   if (config.sample_every == 0) return std::nullopt;
   std::optional<generate::Codec> codec = generate::Codec::of(checkpoint);
   if (!codec && tokenizer_id == "bytes") codec.emplace();
@@ -69,7 +69,7 @@ std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, con
   }
   setup.tokens =
       std::min(config.sample_tokens, generate::context_of(model) - static_cast<std::int64_t>(setup.prompt.size()));
-  setup.end_tokens = generate::end_tokens(checkpoint, model, &setup.codec, "");
+  setup.end_tokens = generate::end_tokens(checkpoint, model, &setup.codec, template_end);
   return setup;
 }
 

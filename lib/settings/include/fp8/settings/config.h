@@ -121,6 +121,7 @@ struct RunConfig : Config {
   double epochs = 0;                                       ///< passes over the data, when steps is 0
   std::int64_t until_step = 0;                             ///< stop after this step; 0: after the last
   std::uint64_t seed = 0;                                  ///< seed of the sampler and of stochastic rounding
+  bool any_template = false;                               ///< accept data made with another chat template
   std::vector<std::string> change;                         ///< names in --change of settings that may change
   LoraSettings lora;                                       ///< adapters
   optim::Settings optimizer;                               ///< AdamW

@@ -14,12 +14,16 @@ namespace fp8::settings {
 /// The name of the global batch among the settings, as messages state it.
 inline constexpr const char* kGlobalBatch = "global batch (ranks x --batch-size x --grad-accumulation)";
 
+/// The name of the chat template of the data among the settings, as messages state it.
+inline constexpr const char* kChatTemplate = "chat template";
+
 /// The values that records of a run contain besides its flags.
 struct ResolvedRun {
   std::int64_t global_batch = 0;          ///< sequences of a step, of all ranks
   std::string model_digest, data_digest;  ///< digests of MODEL and of the data
   std::optional<hf::LoraConfig> lora{};   ///< adapters
   std::string adapter_digest{};           ///< digest of the adapter that the run starts from; empty: none
+  json::Value chat_template{};            ///< name or digest of the chat template of the data; null: none
 };
 
 /// The settings that may not change when a run is resumed, unless RunConfig::change names them, by name.
