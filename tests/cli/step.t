@@ -107,6 +107,17 @@ refused "--out in a folder without write permission is refused" '/proc/x: cannot
 refused "--out of a device is refused" '/dev/null: exists and is not a folder' m.h5 --data d.h5 --steps 2 --out /dev/null
 is "the file at --out is unchanged" "$(cat afile)" here
 
+# --- tasks of a launcher that MPI does not connect
+export SLURM_STEP_NUM_TASKS=4
+refused "srun without PMI is refused" 'srun started 4 tasks, but MPI has 1 rank: for one job type srun --mpi=pmix .*; --ranks 1 if each task is a run of its own' $full
+SLURM_PROCID=1 fp8-step $full >out 2>err
+is "the other tasks end without a message" "$? $(cat out err)" "2 "
+ok "--ranks 1 accepts it" fp8-step m.h5 --data d.h5 --out alone --steps 1 --seq-length 16 --batch-size 2 --ranks 1
+fp8-eval m.h5 --data d.h5 --seq-length 16 -q >out 2>err
+is "fp8-eval prints a note" "$? $(grep -c '"type":"eval"' out) $(grep -c '^fp8-eval: srun started 4 tasks, but MPI has 1 rank: ' err)" "0 1 1"
+unset SLURM_STEP_NUM_TASKS
+refused "more --ranks than MPI has are refused" '--ranks: 2, but MPI has 1 rank$' $full --ranks 2
+
 # --- a terminal, where nothing else started the process: lines instead of JSON, which never share a line with progress
 says "the table of linears names fp32" '^fp8-step:   fp32  model\.layers\.\*\.self_attn\.q_proj\.weight +64x64 +x2' fp8-step m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --any-tokenizer --precision fp32 --out never -n
 says "and bf16 for linears outside FP8" '^fp8-step:   bf16  lm_head\.weight' fp8-step m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --any-tokenizer --precision fp8 --out never -n

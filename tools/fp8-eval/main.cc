@@ -56,9 +56,10 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks("fp8-eval", arguments.integer("timeout"), [&](fp8::comm::Communicator& host_comm) {
-          return evaluate(fp8::cli::with_common(command), arguments, host_comm);
-        });
+        return fp8::train::run_ranks({"fp8-eval", arguments.integer("timeout")},
+                                     [&](fp8::comm::Communicator& host_comm) {
+                                       return evaluate(fp8::cli::with_common(command), arguments, host_comm);
+                                     });
       },
       fp8::train::library_versions());
 }

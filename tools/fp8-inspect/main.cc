@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
-        return fp8::train::run_ranks("fp8-inspect", arguments.integer("timeout"),
+        return fp8::train::run_ranks({"fp8-inspect", arguments.integer("timeout")},
                                      [&](fp8::comm::Communicator& host_comm) {
                                        return inspect_checkpoint(fp8::cli::with_common(command), arguments, host_comm);
                                      });

@@ -1,8 +1,5 @@
 // fp8-step: trains a model with optimizer steps sharded over the ranks of mpirun. See fp8-step(1).
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 #include "fp8/base/error.h"
 #include "fp8/base/signals.h"
@@ -87,7 +84,7 @@ cli::StopSignals::Hooks on_request(bool quiet) {
   const std::string who = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
   cli::StopSignals::Hooks on;
   on.early = [=](int signal) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100) * std::min(rank, 20));
+    train::let_first_rank_print();
     if (!quiet && (!comm::launched() || (rank == 0 && signal != SIGTERM)))
       cli::print_note("fp8-step", signal_name(signal) + ": ended before the first step");
     comm::abort_all(static_cast<int>(Exit::again));
@@ -112,7 +109,9 @@ int main(int argc, char** argv) {
       [&](const fp8::cli::Arguments& arguments) {
         fp8::cli::StopSignals signals(on_request(arguments.flag("quiet")));  // before threads and MPI
         const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
-        return fp8::train::run_ranks("fp8-step", arguments.integer("timeout"), [&](fp8::comm::Communicator& host_comm) {
+        fp8::train::Start start{"fp8-step", arguments.integer("timeout"), true};
+        if (arguments.has("ranks")) start.ranks = arguments.integer("ranks");
+        return fp8::train::run_ranks(start, [&](fp8::comm::Communicator& host_comm) {
           return step(fp8::cli::with_common(command), arguments, origin, signals, host_comm);
         });
       },

@@ -17,19 +17,18 @@ namespace {
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-/// Whether the variable is 1: a job of one process.
-bool says_one(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && std::string_view(value) == "1";
+/// The rank or number of processes in a variable; nothing if it is not set or holds something else.
+std::optional<int> number_in(const char* name) {
+  const char* const value = std::getenv(name);
+  const auto number = parse_int64(value != nullptr ? value : "");
+  if (!number || *number < 0 || *number >= 1 << 20) return std::nullopt;
+  return static_cast<int>(*number);
 }
 
 /// The first of these variables that holds a rank; 0 where none does.
 int first_number(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const char* const value = std::getenv(name);
-    if (const auto rank = parse_int64(value != nullptr ? value : ""); rank && *rank >= 0 && *rank < 1 << 20)
-      return static_cast<int>(*rank);
-  }
+  for (const char* name : names)
+    if (const auto rank = number_in(name)) return *rank;
   return 0;
 }
 
@@ -43,11 +42,18 @@ bool running() {
 
 }  // namespace
 
+Launcher launcher() {
+  if (const auto tasks = number_in("OMPI_COMM_WORLD_SIZE")) return {"mpirun", *tasks};
+  if (const auto tasks = number_in("SLURM_STEP_NUM_TASKS")) return {"srun", *tasks};
+  if (const auto tasks = number_in("PMI_SIZE")) return {"mpiexec", *tasks};
+  return {};
+}
+
 bool launched() {
-  if (is_set("OMPI_COMM_WORLD_SIZE")) return !says_one("OMPI_COMM_WORLD_SIZE");
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return number_in("OMPI_COMM_WORLD_SIZE") != 1;
   // An allocation's shell and batch script have SLURM_PROCID too; only srun adds a way to reach the other tasks.
   const bool srun = is_set("SLURM_PROCID") && (is_set("PMI_RANK") || is_set("PMI_FD") || is_set("PMI2_RANK"));
-  return (is_set("PMIX_RANK") || srun) && !says_one("SLURM_STEP_NUM_TASKS");
+  return (is_set("PMIX_RANK") || srun) && number_in("SLURM_STEP_NUM_TASKS") != 1;
 }
 
 int job_rank() { return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}); }

@@ -62,7 +62,7 @@ class Launch : public testing::Test {
   ~Launch() override { clear(); }
   static void clear() {
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI2_RANK", "SLURM_PROCID",
-                             "SLURM_STEP_NUM_TASKS"}) {
+                             "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE"}) {
       unsetenv(name);
     }
   }
@@ -91,6 +91,25 @@ TEST_F(Launch, BySrun) {
   EXPECT_TRUE(launched());
   set("SLURM_STEP_NUM_TASKS", "1");
   EXPECT_FALSE(launched());
+}
+
+TEST_F(Launch, CountsTheTasksOfTheInnermostLauncher) {
+  const auto counted = [] { return launcher().name + " " + std::to_string(launcher().tasks); };
+  EXPECT_EQ(counted(), " 1");
+  set("SLURM_NTASKS", "8");
+  set("SLURM_PROCID", "0");
+  EXPECT_EQ(counted(), " 1") << "a batch script, or the shell of salloc";
+  set("PMI_SIZE", "3");
+  EXPECT_EQ(counted(), "mpiexec 3");
+  set("SLURM_STEP_NUM_TASKS", "1");
+  EXPECT_EQ(counted(), "srun 1") << "an interactive step of one task";
+  set("SLURM_STEP_NUM_TASKS", "4");
+  EXPECT_EQ(counted(), "srun 4");
+  EXPECT_FALSE(launched()) << "srun without PMI";
+  set("OMPI_COMM_WORLD_SIZE", "16");
+  EXPECT_EQ(counted(), "mpirun 16") << "mpirun in an allocation, whose daemons srun started";
+  set("OMPI_COMM_WORLD_SIZE", "many");
+  EXPECT_EQ(counted(), "srun 4");
 }
 
 TEST(Library, SaysItsNameAndVersion) { EXPECT_TRUE(library_version().starts_with("Open MPI 4.")) << library_version(); }

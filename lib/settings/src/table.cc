@@ -493,6 +493,8 @@ void add_start(Rows& rows) {
       {whole("timeout", "600", 0, "seconds that a collective may wait for a rank; 0: no limit")
            .in(kAll)
            .metavar("SECONDS"),
+       whole("ranks", "", 1, "number of ranks that MPI must have; 1: each task of srun is a run of its own")
+           .only_on_command_line(),
        file("config", "FILE", "JSON object of flag names and values; flags on the command line override it")
            .only_on_command_line(),
        toggle("print-config", "", "write the resolved configuration to standard output and exit")

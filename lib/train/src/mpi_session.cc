@@ -4,12 +4,15 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/resources.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/cli/run.h"
 #include "fp8/device/runtime.h"
@@ -50,9 +53,25 @@ std::function<void(const watchdog::Stall&)> end_stalled_job(const std::string& t
   };
 }
 
+// Prints what is wrong with the number of ranks on the first process of the job; false if `body` must not run.
+bool has_ranks(const Start& start, int size) {
+  std::string wrong = wrong_ranks(comm::launcher(), size, start.ranks);
+  if (wrong.empty()) return true;
+  if (start.one_job && !start.ranks) wrong += "; " + cli::flag_name("ranks") + " 1 if each task is a run of its own";
+  if (comm::job_rank() != 0) {
+    if (start.one_job) let_first_rank_print();
+  } else if (start.one_job) {
+    cli::print_error(start.tool, wrong);
+  } else {
+    cli::print_note(start.tool, wrong);
+  }
+  return !start.one_job;
+}
+
 }  // namespace
 
-int run_ranks(const std::string& tool, std::int64_t timeout, const std::function<int(comm::Communicator&)>& body) {
+int run_ranks(const Start& start, const std::function<int(comm::Communicator&)>& body) {
+  const auto& [tool, timeout, one_job, ranks] = start;
   std::optional<watchdog::StartupWatch> startup;
   if (comm::launched() && timeout > 0)
     startup.emplace(static_cast<double>(timeout), comm::job_rank(), "MPI_Init", end_stalled_job(tool));
@@ -63,6 +82,7 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
   startup.reset();
   if (host_comm.size() > 1) share_processors(host_comm);
   start_team();
+  if (!has_ranks(start, host_comm.size())) return static_cast<int>(Exit::bad);
   if (comm::is_writer(host_comm)) gemm::on_note([tool](const std::string& text) { cli::print_note(tool, text); });
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
@@ -80,6 +100,20 @@ int run_ranks(const std::string& tool, std::int64_t timeout, const std::function
     end_job(cli::error_message(error), static_cast<int>(error.code()));
   }
   return status;
+}
+
+std::string wrong_ranks(const comm::Launcher& launcher, int size, std::optional<std::int64_t> wanted) {
+  if (wanted == size) return "";
+  const std::string has = "MPI has " + counted(size, "rank");
+  if (launcher.tasks <= size)
+    return wanted ? cli::flag_name("ranks") + ": " + std::to_string(*wanted) + ", but " + has : "";
+  return launcher.name + " started " + std::to_string(launcher.tasks) + " tasks, but " + has +
+         ": for one job type srun --mpi=pmix (srun --mpi=list prints what this Slurm has) or the mpirun of " +
+         comm::library_version();
+}
+
+void let_first_rank_print() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100) * std::min(comm::job_rank(), 20));
 }
 
 int share_of_processors(const std::vector<std::string>& processors, std::size_t rank, int count) {

@@ -189,7 +189,18 @@ class Session {
   bool mpi_ = false;
 };
 
-/// Whether this process was started by mpirun or srun as one of several.
+/// The innermost program that started this process as one of a job, and how many processes it started.
+struct Launcher {
+  std::string name;  ///< "mpirun", "srun", or "mpiexec" of an MPI with PMI; empty without a launcher
+  int tasks = 1;     ///< processes of the job, by the launcher
+};
+
+/// The launcher by the environment: OMPI_COMM_WORLD_SIZE, else SLURM_STEP_NUM_TASKS, else PMI_SIZE. The ranks of an
+/// mpirun in an allocation also have Slurm's variables, those of the daemons that started them. Batch scripts and the
+/// shell of an allocation have no launcher.
+Launcher launcher();
+
+/// Whether this process was started by mpirun or srun as one of several that can reach each other.
 bool launched();
 
 /// This process's number in its job, from 0, by the environment of mpirun or srun; 0 without them.
