@@ -171,6 +171,8 @@ cublasStatus_t check_scales(const Product& p, int capability, bool fast) {
     return CUBLAS_STATUS_INVALID_VALUE;
   if ((x == kRows || blocks) && capability != 90) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (x == kMicro && capability < 100) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool e5m2 = p.a.type == CUDA_R_8F_E5M2 || p.b.type == CUDA_R_8F_E5M2;
+  if (blocks && e5m2 && refuses("e5m2_blocks")) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((x == kRows && refuses("rows")) || (blocks && refuses("blocks")) || refuses("all"))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (blocks && (fast || p.c.rows % 4 != 0 || p.c.columns % 4 != 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
