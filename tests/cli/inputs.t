@@ -1,5 +1,6 @@
 #!/bin/sh
-# No tool replaces a file that it reads, or part of a committed checkpoint, with --force or without.
+# No tool replaces a file that it reads, a part of a committed checkpoint, or a file that a run writes, with --force or
+# without.
 # shellcheck disable=SC2086,SC2094 # lists of words on purpose; a tool is to refuse its own input
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
@@ -108,6 +109,57 @@ echo fp8-step >>tested
 echo fp8-sweep >>tested # its output is a folder of runs, in which it replaces nothing
 everything | cmp -s - sums
 result $? "every file is as it was"
+
+# --- what a run, fp8-resume or fp8-sweep writes in the folder of a run
+printf 'seed = 1\n' >s.sweep
+fp8-sweep s.sweep -o swept -- fp8-step m.h5 --data d.h5 --steps 2 --seq-length 16 --batch-size 1 --precision fp8 --tensor-stats-every 1 --profile 1-2 >out 2>err
+result $? "a run of a sweep, with statistics and a profile"
+folder=$(dirname swept/*/log.jsonl)
+ln -s "$folder" linked && mkdir -p "$folder/mine" && cp "$folder/log.jsonl" "$folder/mine/run.jsonl"
+everything >sums
+of_run() { echo "belongs to a run, which writes $1 itself; give another name"; }
+for name in log.jsonl .lock tensors.jsonl attempts.json sweep.json sweep.log profile-1-2.json step-00000009; do
+  kept fp8-init "$(of_run $name)" "$folder/$name" tiny
+done
+for path in "$folder"/* "$folder"/.[!.]*; do
+  name=${path##*/}
+  [ "$name" = mine ] && continue
+  for output in "linked/$name" "swept/../$folder/mine/../$name"; do kept fp8-doctor "$(of_run "$name")" "$output"; done
+done
+kept fp8-init "$(of_run step-00000002)" "$folder/step-00000002/new" tiny
+log=$folder/log.jsonl of=$(of_run log.jsonl)
+fp8-init tiny -o "$log" >out 2>err
+is "fp8-init: without -f too" "$? $(cat err)" "2 fp8-init: $log: $of"
+kept fp8-convert "$of" "$log" m.h5
+kept fp8-quantize "$of" "$log" m.h5 --scaling row
+kept fp8-export "$(of_run step-00000009)" "$folder/step-00000009" m.h5
+kept fp8-tokenize "$of" "$log" text.txt
+kept fp8-log "$of" "$log" other.jsonl --export csv
+kept fp8-log "$(of_run step-00000009)" "$folder/step-00000009" other.jsonl --export tensorboard
+kept fp8-log "$(of_run profile-1.json)" "$folder/profile-1.json" other.jsonl --export trace
+kept fp8-inspect "$of" "$log" m.h5 --data d.h5 --seq-length 16 --recommend 1
+kept fp8-bench "$of" "$log" --model tiny
+kept fp8-bench "$of" "$log" --gemms codes.h5
+fp8-sweep s.sweep -o "$folder/step-00000009" -- fp8-step m.h5 >out 2>err
+is "fp8-sweep: $folder/step-00000009" "$? $(cat err)" "2 fp8-sweep: $folder/step-00000009: $(of_run step-00000009)"
+for words in "" -n; do
+  for name in log.jsonl .lock tensors.jsonl; do
+    for out in "$folder" new; do
+      fp8-step $train --out $out --gradients "$folder/$name" -f $words >out 2>err
+      is "fp8-step --out $out: gradients as $name of a run $words" "$? $(cat err)" "2 fp8-step: $folder/$name: $(of_run $name)"
+    done
+  done
+  mkdir empty
+  fp8-step $train --out empty --gradients empty/log.jsonl $words >out 2>err
+  is "fp8-step: gradients as the log of a run that has not begun $words" "$? $(cat err) $(ls -A empty)" "2 fp8-step: empty/log.jsonl: $of "
+  rmdir empty
+  fp8-step $train --out "$folder/step-00000009" $words >out 2>err
+  is "fp8-step: a run in the place of a checkpoint of another $words" "$? $(cat err)" "2 fp8-step: $folder/step-00000009: $(of_run step-00000009)"
+done
+everything | cmp -s - sums
+result $? "every file is as it was"
+ok "a file of another name may be in the folder of a run" fp8-init tiny -o "$folder/model.h5"
+ok "and a name of a run's file in another folder" fp8-init tiny -o holds/sweep.log
 
 for tool in $(cd "$BIN" && ls fp8-*); do
   $tool --help | grep -Eq -e '^ +(-o, )?--out(put)? ' && ! grep -qx "$tool" tested

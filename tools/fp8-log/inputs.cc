@@ -38,9 +38,11 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths) {
 }
 
 void check_elsewhere(const cli::Arguments& arguments, const std::vector<std::string>& paths) {
+  if (!arguments.has("output") || arguments.text("output") == "-") return;
   std::error_code ignored;  // a folder is not replaced
-  if (arguments.has("output") && !std::filesystem::is_directory(arguments.text("output"), ignored))
+  if (!std::filesystem::is_directory(arguments.text("output"), ignored))
     check_not_input(arguments.text("output"), files_of(paths));
+  check_not_of_run(arguments.text("output"));
 }
 
 std::vector<log::Run> read_all(const cli::Arguments& arguments, const std::vector<std::string>& paths,

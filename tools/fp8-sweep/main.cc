@@ -11,6 +11,7 @@
 #include "checks.h"
 #include "display.h"
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/base/program.h"
 #include "fp8/base/signals.h"
 #include "fp8/base/text.h"
@@ -83,6 +84,7 @@ launch::SweepJob job_of(const cli::Arguments& arguments) {
   const std::string path = arguments.positional("sweep");
   launch::SweepJob job;
   job.folder = folder_of(arguments, path);
+  check_not_of_run(job.folder);
   const bool quiet = arguments.flag("quiet");
   const launch::Sweep sweep = launch::read_sweep(path, cli::waiting_note(kTool, quiet));
   job.runs = runs_of(sweep);

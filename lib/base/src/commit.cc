@@ -73,7 +73,7 @@ std::string parent_directory(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(const std::string& target, bool force) : target_(target), force_(force) {
-  check_output(target, force, {});
+  check_target(target, force);
   const std::string name = std::filesystem::path(target).filename().string();
   const std::string temporary =
       parent_directory(target) + "/." + name + "." + random_suffix() + std::string(kUnfinished);
@@ -96,7 +96,7 @@ void AtomicFile::commit() {
   file.sync();
   file.close();
   if (force_) {
-    check_output(target_, true, {});
+    check_target(target_, true);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno(target_, "cannot rename to it", errno);
   } else {
     rename_new(temporary_, target_);

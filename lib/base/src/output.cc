@@ -1,10 +1,14 @@
-// The check of the path that a tool writes: not a path that it reads, and no part of a committed checkpoint. Every
-// tool's output passes here, by check_output() or, if it is a folder, by check_not_input().
+// The check of the path that a tool writes: not a path that it reads, no part of a committed checkpoint, and no file
+// that a run writes in its folder. Every tool's output passes here, by check_output() or, if it is a folder, by
+// check_not_input() and check_not_of_run().
 #include "output.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -45,6 +49,62 @@ bool is_checkpoint(const std::string& folder) {
   return false;
 }
 
+// Whether a name is that of a checkpoint in the folder of a run, finished or not: step-00000001, step-00000002.tmp.
+bool is_step(std::string_view name) {
+  constexpr std::string_view kStep = "step-";
+  if (!name.starts_with(kStep)) return false;
+  const std::size_t end = name.find_first_not_of("0123456789", kStep.size());
+  return end != kStep.size() && name.size() > kStep.size() &&
+         (end == std::string_view::npos || (name[end] == '.' && name.ends_with(".tmp")));
+}
+
+// Whether a run, fp8-resume or fp8-sweep writes a file or a folder of that name in the folder of the run.
+bool is_run_file(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kNames{"log.jsonl",     "tensors.jsonl", ".lock",
+                                                   "attempts.json", "sweep.json",    "sweep.log"};
+  return std::ranges::find(kNames, name) != kNames.end() || is_step(name) ||
+         (name.starts_with("profile-") && name.ends_with(".json"));
+}
+
+// Whether a folder is that of a run, by what each run has from its start, or an earlier one left.
+bool holds_run(const fs::path& folder) {
+  std::error_code error;
+  const fs::directory_iterator end;
+  for (fs::directory_iterator at(folder, error); !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name == "log.jsonl" || name == ".lock" || name == "sweep.json" || is_step(name)) return true;
+  }
+  return false;
+}
+
+// Throws Error if the place of a file or folder, or of one that holds it, is that of a file that a run writes.
+void check_names(const std::string& path, const fs::path& place, const fs::path& own) {
+  fs::path folder;
+  for (const fs::path& part : place) {
+    if (is_run_file(part.string()) && ((!own.empty() && folder == own) || holds_run(folder)))
+      throw Error(path + ": belongs to a run, which writes " + part.string() + " itself; give another name");
+    folder /= part;
+  }
+}
+
+// Throws Error unless the folder of an output exists; returns whether the output does.
+bool check_place(const std::string& path, struct stat& s) {
+  if (path.empty()) throw Error("output: empty path");
+  if (path == "-")
+    throw Error("-: the output cannot be standard output, since it is read back and renamed; give a file name");
+  if (path.back() == '/') throw Error(path + ": names a folder");
+  const std::string parent = parent_directory(path);
+  if (::stat(parent.c_str(), &s) != 0) throw_errno(path, "cannot write in " + parent, errno);
+  if (!S_ISDIR(s.st_mode)) throw_errno(path, "cannot write in " + parent, ENOTDIR);
+  return status_of(path, s);
+}
+
+// Throws Error unless an output that exists can be replaced.
+void check_replaceable(const std::string& path, const struct stat& s, bool force) {
+  if (!S_ISREG(s.st_mode)) throw Error(path + ": exists and is not a regular file");
+  if (!force) throw_exists(path);
+}
+
 }  // namespace
 
 void throw_exists(const std::string& path) { throw Error(path + ": exists", {{"force", "to replace it"}}); }
@@ -71,19 +131,30 @@ void check_not_input(const std::string& output, const std::vector<std::string>& 
     throw Error(output + ": is part of a committed checkpoint, of which no file is replaced");
 }
 
-void check_output(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  if (path.empty()) throw Error("output: empty path");
-  if (path == "-")
-    throw Error("-: the output cannot be standard output, since it is read back and renamed; give a file name");
+void check_not_of_run(const std::string& output, const std::string& own) {
+  std::error_code error;
+  fs::path path = fs::absolute(output, error);
+  if (!path.has_filename()) path = path.parent_path();  // ends in a slash
+  const fs::path folder = own.empty() ? fs::path() : fs::weakly_canonical(own, error);
+  const fs::path target = fs::weakly_canonical(path, error);  // of a link: where it leads to
+  if (!error) check_names(output, target, folder);
+  const fs::path parent = fs::weakly_canonical(path.parent_path(), error);
+  if (!error && path.filename() != "..") check_names(output, parent / path.filename(), folder);
+}
+
+void check_target(const std::string& path, bool force) {
   struct stat s {};
-  if (path.back() == '/') throw Error(path + ": names a folder");
-  const std::string parent = parent_directory(path);
-  if (::stat(parent.c_str(), &s) != 0) throw_errno(path, "cannot write in " + parent, errno);
-  if (!S_ISDIR(s.st_mode)) throw_errno(path, "cannot write in " + parent, ENOTDIR);
-  if (!status_of(path, s)) return;
-  check_not_input(path, inputs);
-  if (!S_ISREG(s.st_mode)) throw Error(path + ": exists and is not a regular file");
-  if (!force) throw_exists(path);
+  if (!check_place(path, s)) return;
+  check_not_input(path, {});
+  check_replaceable(path, s, force);
+}
+
+void check_output(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  struct stat s {};
+  const bool exists = check_place(path, s);
+  if (exists) check_not_input(path, inputs);
+  check_not_of_run(path);
+  if (exists) check_replaceable(path, s, force);
 }
 
 }  // namespace fp8

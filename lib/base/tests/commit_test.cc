@@ -38,6 +38,36 @@ TEST(CheckOutput, RefusesToReplaceOtherThanRegularFiles) {
   EXPECT_EQ(error_of([&] { check_output(file + "/", true, {}); }), file + "/: names a folder");
 }
 
+TEST(CheckNotOfRun, RefusesWhatARunWrites) {
+  const TemporaryFolder folder;
+  const std::string run = folder.at("run");
+  const auto refused = [](const std::string& output, const std::string& own = "") {
+    return error_of([&] { check_not_of_run(output, own); }) != "no error";
+  };
+  std::filesystem::create_directories(run);
+  EXPECT_FALSE(refused(run + "/log.jsonl"));
+  EXPECT_TRUE(refused(run + "/log.jsonl", run));
+  EXPECT_TRUE(refused(folder.at("none/log.jsonl"), folder.at("none")));
+  for (const char* mark : {"log.jsonl", ".lock", "sweep.json", "step-00000001"}) {
+    write_file(run + "/" + mark, "");
+    for (const char* name : {"log.jsonl", "tensors.jsonl", ".lock", "attempts.json", "sweep.json", "sweep.log",
+                             "profile-3-5.json", "step-00000002", "step-00000002/", "step-00000002.tmp",
+                             "step-00000002.old.tmp", "step-123456789/a/b", "a/../log.jsonl", "../run/./.lock"})
+      EXPECT_TRUE(refused(run + "/" + name)) << mark << " " << name;
+    for (const char* name : {"", "/", "/..", "/.", "/other.jsonl", "/step-", "/step-x", "/step-1.h5", "/step-1x.tmp",
+                             "/profile.json", "/profile-1.svg", "/a/log.jsonl"})
+      EXPECT_FALSE(refused(run + name)) << mark << " " << name;
+    std::filesystem::remove(run + "/" + mark);
+  }
+  write_file(run + "/log.jsonl", "");
+  std::filesystem::create_symlink("run", folder.at("link"));
+  std::filesystem::create_symlink("run/log.jsonl", folder.at("file"));
+  EXPECT_TRUE(refused(folder.at("link/log.jsonl")));
+  EXPECT_TRUE(refused(folder.at("file")));
+  AtomicFile log(run + "/log.jsonl", true);  // as a run writes its files
+  log.commit();
+}
+
 TEST(CheckNotInput, RefusesEveryNameOfTheInput) {
   const TemporaryFolder folder;
   const std::string file = folder.at("file"), link = folder.at("link"), name = folder.at("name");

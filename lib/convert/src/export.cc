@@ -503,6 +503,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   std::vector<std::string> inputs = options.inputs;
   inputs.push_back(model.source.path());
   check_not_input(output, inputs);
+  check_not_of_run(output);
   if (options.force) check_replaceable(output);
   AtomicFolder folder(output, options.force);
   ckpt::check_space(folder.path(), report.bytes);

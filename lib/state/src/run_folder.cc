@@ -27,6 +27,8 @@ void check_outputs(const settings::RunConfig& config) {
       std::filesystem::equivalent(config.out, config.model, ignored))
     throw Error(cli::flag_name("out") + ": " + config.out +
                 " is MODEL too: name the folder of a new run, or go on with this run by fp8-resume " + config.out);
+  check_not_of_run(config.out);
+  if (!config.gradients.empty()) check_not_of_run(config.gradients, config.out);
   for (const char* name : {"/log.jsonl", "/tensors.jsonl"}) check_not_input(config.out + name, inputs_of(config));
 }
 

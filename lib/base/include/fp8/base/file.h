@@ -92,9 +92,9 @@ class File {
 /// folder, then renamed.
 class AtomicFile {
  public:
-  /// Checks the target (see check_output; a tool that reads files calls that first, with their paths) and creates an
-  /// empty temporary file in the same folder, mode 0666 less the umask. The temporary file is locked while this object
-  /// exists, so that remove_leftovers() does not delete it.
+  /// Checks the target as check_output() does, which a tool calls first with the paths that it reads, but for files of
+  /// a run, which runs write with this class. Creates an empty temporary file in the same folder, mode 0666 less the
+  /// umask. The temporary file is locked while this object exists, so that remove_leftovers() does not delete it.
   AtomicFile(const std::string& target, bool force);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -117,9 +117,9 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-/// Throws unless `path` can be an output of a tool that reads `inputs`: its folder exists, check_not_input() passes,
-/// and it either does not exist or is a regular file and `force` is set. Message: `path: exists (use --force to replace
-/// it)`.
+/// Throws unless `path` can be an output of a tool that reads `inputs`: its folder exists, check_not_input() and
+/// check_not_of_run() pass, and it either does not exist or is a regular file and `force` is set. Message: `path:
+/// exists (use --force to replace it)`.
 void check_output(const std::string& path, bool force, const std::vector<std::string>& inputs);
 
 /// Throws Error if `output`, a file or a folder, exists and shares a file or a folder (device and inode, links
@@ -129,6 +129,12 @@ void check_output(const std::string& path, bool force, const std::vector<std::st
 /// existing file of a committed checkpoint, be it an input or not: a folder with manifest.json and files of ranks
 /// (fp8-checkpoint(5)). Therefore -f never replaces an input or a part of a model.
 void check_not_input(const std::string& output, const std::vector<std::string>& inputs);
+
+/// Throws Error if `output`, a file or a folder that need not exist, is one that a run writes in its folder, or is in
+/// such a folder: log.jsonl, tensors.jsonl, .lock, step-00001000, profile-3-5.json, attempts.json, sweep.json or
+/// sweep.log in a folder that holds a log.jsonl, .lock, sweep.json or step-00001000, or that is `own`, the folder of a
+/// run that has none of these yet. Links and ".." are resolved.
+void check_not_of_run(const std::string& output, const std::string& own = "");
 
 /// Renames the folder `temporary` to `final_path`, which must not exist, and syncs the parent folder. The caller has
 /// synced the files and the folder itself. `parent`, if not -1, is a descriptor of the folder of both paths: the rename

@@ -16,7 +16,8 @@ namespace fp8::state {
 /// Paths of the files and folders that a run reads, which no output may be; some are empty.
 std::vector<std::string> inputs_of(const settings::RunConfig& config);
 
-/// Throws Error if --out is a committed checkpoint, or a log in it is an input of the run, see check_not_input().
+/// Throws Error if --out is a committed checkpoint, a log in it is an input of the run, see check_not_input(), or an
+/// output is one that this or another run writes in its folder, see check_not_of_run().
 void check_outputs(const settings::RunConfig& config);
 
 /// The folder, which one job at a time may write. Rank 0 locks FOLDER/.lock until this object is destroyed. fp8-resume
