@@ -32,15 +32,15 @@ while read -r differs name; do result "$differs" "${name%.jsonl}"; done <compare
 is "the guesses and the counts are on standard error" "$(sed 's/ (.*//' err)" "fp8-tokenize: alpaca.json: read as alpaca, column \"output\"
 fp8-tokenize: sharegpt.jsonl: read as sharegpt, column \"conversations\"
 fp8-tokenize: openai.jsonl: read as messages, column \"messages\"
-fp8-tokenize: 37 documents, 5376 tokens, 1627 targets, 12 cut, 0 left out; packed into 21 sequences with 213 tokens of padding"
+fp8-tokenize: 37 documents, 5376 tokens, 1627 targets, 12 cut, 0 left out; packed into 21 sequences with 213 tokens of padding; longest 3274 tokens"
 is "through a pipe, in silence" "$(fp8-tokenize - "${llama3[@]}" --json -q <openai.jsonl 2>&1 | wc -l)" 12
 is "one processor, the same" "$(taskset -c 0 fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)" "$(fp8-tokenize openai.jsonl "${llama3[@]}" --json -q | cksum)"
 
 # Files.
-says "a token file" '^c.h5: 25 documents, 2100 tokens, 680 targets, 10 cut, 0 left out$' fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o c.h5
+says "a token file" '^c.h5: 25 documents, 2100 tokens, 680 targets, 10 cut, 0 left out; longest 3499 tokens \(openai.jsonl: line 9\); beyond the cutoff: 40 % of the conversations, 87.5 % of their tokens$' fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o c.h5
 says "has a mask" 'with a mask' fp8-info c.h5
 is "a record" "$(fp8-tokenize alpaca.json openai.jsonl "${llama3[@]}" --cutoff 128 -o d.h5 --json -q)" \
-  '{"type":"tokens","path":"d.h5","tokens":2100,"documents":25,"vocab_size":2009,"targets":680,"records":25,"cut":10,"dropped":{},"sequences":25,"padding":0}'
+  '{"type":"tokens","path":"d.h5","tokens":2100,"documents":25,"vocab_size":2009,"targets":680,"records":25,"cut":10,"dropped":{},"sequences":25,"padding":0,"longest":3499,"too_long":10,"tokens_lost":14637,"ignored":{}}'
 ok "the same bytes" cmp c.h5 d.h5
 says "an output that exists" '^fp8-tokenize: c.h5: exists' fp8-tokenize openai.jsonl "${llama3[@]}" -o c.h5
 says "a dry run" '^n.h5: would hold 12 documents' fp8-tokenize openai.jsonl "${llama3[@]}" -n -o n.h5
@@ -70,6 +70,23 @@ says "--print-config has it" '^  "seq-length": 64,$' fp8-step m.h5 --data p64.h5
 says "another length is refused" '^fp8-step: sequence length 32, but p64.h5 holds packed sequences of 64 tokens \(use --seq-length 64\)$' fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --out x --seq-length 32
 says "by --print-config too" '^fp8-step: sequence length 32, but p64.h5 holds' fp8-step m.h5 --data p64.h5 --any-tokenizer --steps 1 --out x --seq-length 32 --print-config
 says "fp8-inspect takes their length" '"seq_length":64,' fp8-inspect m.h5 --data p64.h5 --any-tokenizer --batch-size 1 --json -q
+
+# What a record states besides its conversation.
+cat >meaning.jsonl <<'EOT'
+{"messages":[{"role":"user","content":"1+1?"},{"role":"assistant","content":"3","loss":false},{"role":"user","content":"Again."},{"role":"assistant","content":"2"}]}
+{"messages":[{"role":"user","content":"Rome?"},{"role":"assistant","content":"Rome."}],"label":false,"tools":[{"name":"map"}]}
+{"messages":[{"role":"user","content":"Rome?"},{"role":"assistant","content":"Rome."}],"label":false}
+EOT
+fp8-tokenize meaning.jsonl "${llama3[@]}" --show 1 -o meaning.h5 >out 2>err
+is "a message that does not count is no target" "$(grep '^+' out)" '+ "2<|eot_id|>" [17,2007]'
+is "other meanings are named once" "$(sed 1d err)" 'fp8-tokenize: 2 of 3 records: "label" is false, but the answer is trained
+fp8-tokenize: 1 of 3 records: "tools" is not rendered'
+is "and counted" "$(fp8-tokenize meaning.jsonl "${llama3[@]}" -n -o x.h5 --json -q | grep -o '"ignored":{.*},')" '"ignored":{"\"label\" is false, but the answer is trained":2,"\"tools\" is not rendered":1},'
+sed -i '3s/"label":false/"images":["1.jpg"]/' meaning.jsonl
+says "pictures are refused" '^fp8-tokenize: meaning.jsonl: line 3: the record has "images", but only text is read$' fp8-tokenize meaning.jsonl "${llama3[@]}" -o x.h5
+ok "or left out" fp8-tokenize meaning.jsonl "${llama3[@]}" -o meaning.h5 -f --skip-bad 0.5
+echo '{"text":"<image>","images":["1.jpg"]}' >picture.jsonl
+says "beside texts too" '^fp8-tokenize: picture.jsonl: line 1: the record has "images", but only text is read$' fp8-tokenize picture.jsonl -o x.h5
 
 # Examples.
 fp8-tokenize openai.jsonl "${llama3[@]}" --show 1 >out 2>err
@@ -112,11 +129,11 @@ sys.exit(wrong)
 EOF
 is "the bad records of the reference" $? 0
 bad=$golden/data/bad/openai-cut-off.jsonl
-says "are counted" '2 documents.* 1 left out \(not valid JSON: 1\)$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5
+says "are counted" '2 documents.* 1 left out \(not valid JSON: 1\); longest' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5
 says "and named" 'openai-cut-off.jsonl: line 2 column .*; left out$' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.4 -o b.h5 -f
 says "up to a share" '^fp8-tokenize: 1 of 3 records are bad, .* \(use --skip-bad with a larger share\)' fp8-tokenize "$bad" "${llama3[@]}" --skip-bad 0.3 -o x.h5
 { printf '{"messages":[{"role":"user"}]}\n{"messages":[1]}\n{"messages":7}\n{"other":1}\n{bad\n'; cat openai.jsonl; } >many.jsonl
-says "at most three reasons" ' 5 left out \((.{1,90}: 1, ){2}.{1,90}: 1, other reasons: 2\)$' fp8-tokenize many.jsonl "${llama3[@]}" --skip-bad 0.9 -o b.h5 -f
+says "at most three reasons" ' 5 left out \((.{1,90}: 1, ){2}.{1,90}: 1, other reasons: 2\); longest' fp8-tokenize many.jsonl "${llama3[@]}" --skip-bad 0.9 -o b.h5 -f
 says "conversations without --template" '^fp8-tokenize: openai.jsonl: line 1: "text" is missing \(use --template for conversations, which have "messages"\)$' \
   fp8-tokenize openai.jsonl -o x.h5
 says "text with --template" '^fp8-tokenize: plain.txt: text, which holds no conversations for --template' fp8-tokenize plain.txt "${llama3[@]}" -o x.h5

@@ -1,5 +1,6 @@
 // fp8-generate: text that a checkpoint generates from prompts. See fp8-generate(1).
 #include <algorithm>
+#include <set>
 
 #include "flags.h"
 #include "fp8/base/error.h"
@@ -182,8 +183,12 @@ Ids checked_prompt(const std::string& name, const hf::ModelConfig& config, const
 }
 
 // Runs `session` on each record of a file.
-void run_records(const std::string& path, const generate::PromptReader& reader, const hf::ModelConfig& config,
-                 bool quiet, Session& session) {
+void run_records(const std::string& path, generate::PromptReader& reader, const hf::ModelConfig& config, bool quiet,
+                 Session& session) {
+  std::set<std::string> noted;
+  reader.on_ignored([&](const std::string& text) {
+    if (!quiet && noted.insert(text).second) cli::print_note(kName, path + ": " + text);
+  });
   json::RecordReader records(path, json::Layout::by_content, cli::waiting_note(kName, quiet));
   bool any = false;
   while (const std::optional<json::Record> record = records.next()) {
@@ -202,7 +207,7 @@ int run(const cli::Arguments& a) {
   if (a.has("lora")) convert::add_adapter(model, a.text("lora"));
   const Tokens tokens = tokens_of(a, model.source);
   const Codec* const codec = tokens.codec ? &*tokens.codec : nullptr;
-  const generate::PromptReader reader = reader_of(a, tokens);
+  generate::PromptReader reader = reader_of(a, tokens);
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
   if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -76,19 +77,108 @@ Conversation read_alpaca(const json::Object& record, const Schema& schema) {
   return out;
 }
 
-// A message's role and content.
+// Whether a value states something.
+bool states(const json::Value& value) {
+  if (value.is_string()) return !value.as_string().empty() && value.as_string() != "[]";
+  if (value.is_array()) return !value.as_array().empty();
+  if (value.is_object()) return !value.as_object().empty();
+  return !value.is_null() && value != json::Value(false);
+}
+
+bool has(const json::Object& object, std::string_view key) {
+  const json::Value* const value = object.find(key);
+  return value != nullptr && states(*value);
+}
+
+// Keys with a meaning for other programs, and what becomes of it here.
+struct Ignored {
+  std::string_view key, text;
+};
+constexpr std::string_view kUnrendered = "is not rendered", kPreference = "is not used: preferences are not learned";
+constexpr std::array<Ignored, 8> kOfRecords = {{{"tools", kUnrendered},
+                                                {"functions", kUnrendered},
+                                                {"documents", kUnrendered},
+                                                {"chosen", kPreference},
+                                                {"rejected", kPreference},
+                                                {"rejected_response", kPreference},
+                                                {"rejected_messages", kPreference},
+                                                {"rejected_conversations", kPreference}}};
+constexpr std::array<Ignored, 6> kOfMessages = {{{"tool_calls", kUnrendered},
+                                                 {"function_call", kUnrendered},
+                                                 {"reasoning_content", kUnrendered},
+                                                 {"reasoning", kUnrendered},
+                                                 {"thinking", kUnrendered},
+                                                 {"train_detail", "is not used: all of the message counts"}}};
+constexpr std::array<std::string_view, 6> kMedia = {"images", "image", "videos", "video", "audios", "audio"};
+constexpr std::array<std::string_view, 2> kVerdicts = {"label", "kto_tag"};
+// Keys of a message that say whether it counts.
+constexpr std::array<std::string_view, 7> kLoss = {"loss",        "weight",     "train",        "training",
+                                                   "loss_weight", "loss_scale", "train_on_turn"};
+
+void add_ignored(std::string text, Conversation& out) {
+  if (std::ranges::find(out.ignored, text) == out.ignored.end()) out.ignored.push_back(std::move(text));
+}
+
+void add_ignored(const json::Object& object, std::span<const Ignored> keys, Conversation& out) {
+  for (const Ignored& known : keys)
+    if (has(object, known.key)) add_ignored(quoted(known.key) + " " + std::string(known.text), out);
+}
+
+// Adds what a record states besides its conversation. Columns of the schema are none of this.
+void add_ignored_of_record(const json::Object& record, const Schema& schema, Conversation& out) {
+  json::Object other;
+  for (const auto& [key, value] : record)
+    if (key != schema.prompt && key != schema.query && key != schema.response && key != schema.messages)
+      other.set(key, value);
+  add_ignored(other, kOfRecords, out);
+  for (const std::string_view key : kVerdicts)
+    if (const json::Value* const value = other.find(key); value != nullptr && *value == json::Value(false))
+      add_ignored(quoted(key) + " is false, but the answer is trained", out);
+}
+
+// Throws if a content is a list with a part that is not text.
+void check_parts(const json::Value& content, const std::string& what) {
+  if (!content.is_array()) return;
+  for (const json::Value& part : content.as_array()) {
+    const std::string type = part.is_object() ? part.as_object().get_string_or("type", "text", what) : "text";
+    if (type != "text") throw Error(what + " has a part of type " + quoted(type) + ", but only text is read");
+  }
+}
+
+// Whether the message counts, as one of its keys says; nothing if none does.
+std::optional<bool> counts(const json::Object& message, const std::string& where) {
+  std::optional<bool> all;
+  for (const std::string_view key : kLoss) {
+    const json::Value* const value = message.find(key);
+    if (value == nullptr || value->is_null()) continue;
+    const bool yes = *value == json::Value(true) || *value == json::Value(1) || *value == json::Value(1.0);
+    const bool no = *value == json::Value(false) || *value == json::Value(0) || *value == json::Value(0.0);
+    if (!yes && !no) throw Error(where + quoted(key) + " is neither 0 nor 1, true nor false");
+    all = all.value_or(true) && yes;
+  }
+  return all;
+}
+
+// A message's role and content, and whether it counts, if it says so.
 struct Message {
   const std::string* role;
-  const std::string* content;
+  std::string content;
+  std::optional<bool> counts;
 };
 
-Message read_message(const json::Value& value, std::size_t number, const Schema& schema) {
+// Adds what the message states besides to `out`.
+Message read_message(const json::Value& value, std::size_t number, const Schema& schema, Conversation& out) {
   const std::string where = "message " + std::to_string(number) + ": ";
   if (!value.is_object()) throw Error(where + "is not an object");
   const json::Object& object = value.as_object();
   const std::string& role = text_of(needed(object, schema.role, where), where + quoted(schema.role));
-  const std::string& content = text_of(needed(object, schema.content, where), where + quoted(schema.content));
-  return {&role, &content};
+  const std::string what = where + quoted(schema.content);
+  const json::Value& content = needed(object, schema.content, where);
+  check_parts(content, what);
+  for (const std::string_view key : kMedia)
+    if (has(object, key)) throw Error(where + "has " + quoted(key) + ", but only text is read");
+  add_ignored(object, kOfMessages, out);
+  return {&role, text_of(content, what), counts(object, where)};
 }
 
 // Throws unless `role` may be that of the message `number`, the `turn`th after a system message.
@@ -111,9 +201,9 @@ Conversation read_messages(const json::Object& record, const Schema& schema, boo
   const json::Array& messages = list_of(needed(record, schema.messages), schema.messages);
   std::size_t first = 0;
   if (!messages.empty()) {
-    const Message message = read_message(messages[0], 1, schema);
+    Message message = read_message(messages[0], 1, schema, out);
     if (*message.role == schema.system_role) {
-      out.system = *message.content;
+      out.system = std::move(message.content);
       first = 1;
     }
   }
@@ -122,12 +212,16 @@ Conversation read_messages(const json::Object& record, const Schema& schema, boo
     throw Error(quoted(schema.messages) + (first == 0 ? " has no turns" : " has a system prompt, but no turns"));
   }
   for (std::size_t i = first; i < messages.size(); ++i) {
-    const Message message = read_message(messages[i], i + 1, schema);
+    Message message = read_message(messages[i], i + 1, schema, out);
     check_role(*message.role, i + 1, i - first, schema);
     if ((i - first) % 2 == 0) {
-      out.turns.push_back({*message.content, {}});
+      out.turns.push_back(
+          {.user = std::move(message.content), .answer = {}, .user_counts = message.counts.value_or(true)});
+      if (message.counts == true)
+        add_ignored("a message of the user says that it counts, as it does with --mask all alone", out);
     } else {
-      out.turns.back().answer = *message.content;
+      out.turns.back().answer = std::move(message.content);
+      out.turns.back().answer_counts = message.counts.value_or(true);
     }
   }
   const bool ends_with_user = (messages.size() - first) % 2 != 0;
@@ -211,16 +305,27 @@ std::optional<Schema> guess_schema(const json::Value& record, const Columns& col
   return is_alpaca ? std::optional(alpaca) : std::nullopt;
 }
 
+void check_only_text(const json::Object& record) {
+  for (const std::string_view key : kMedia)
+    if (has(record, key)) throw Error("the record has " + quoted(key) + ", but only text is read");
+}
+
 Conversation read_conversation(const json::Value& record, const Schema& schema) {
   if (!record.is_object()) throw Error("the record is not an object");
-  return schema.format == Format::alpaca ? read_alpaca(record.as_object(), schema)
-                                         : read_messages(record.as_object(), schema, false);
+  check_only_text(record.as_object());
+  Conversation out = schema.format == Format::alpaca ? read_alpaca(record.as_object(), schema)
+                                                     : read_messages(record.as_object(), schema, false);
+  add_ignored_of_record(record.as_object(), schema, out);
+  return out;
 }
 
 Conversation read_question(const json::Value& record, const Schema& schema) {
   if (!record.is_object()) throw Error("the record is not an object");
   if (schema.format == Format::alpaca) throw Error("the record has no messages");
-  return read_messages(record.as_object(), schema, true);
+  check_only_text(record.as_object());
+  Conversation out = read_messages(record.as_object(), schema, true);
+  add_ignored_of_record(record.as_object(), schema, out);
+  return out;
 }
 
 }  // namespace fp8::chat

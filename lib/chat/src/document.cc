@@ -81,8 +81,8 @@ Document assemble(const std::vector<Pair>& pairs, Mask mask, std::optional<std::
       out.ids.insert(out.ids.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
       out.mask.insert(out.mask.end(), count, counts ? 1 : 0);
     };
-    add(pairs[i].prompt, kept[i].prompt, mask == Mask::all);
-    add(pairs[i].answer, kept[i].answer, mask != Mask::last || i + 1 == n);
+    add(pairs[i].prompt, kept[i].prompt, pairs[i].prompt_counts && mask == Mask::all);
+    add(pairs[i].answer, kept[i].answer, pairs[i].answer_counts && (mask != Mask::last || i + 1 == n));
   }
   return out;
 }
@@ -154,6 +154,8 @@ std::vector<Pair> Renderer::render(const Conversation& conversation, token::Enco
   std::vector<Pair> pairs;
   for (const Turn& turn : conversation.turns) {
     Pair& pair = pairs.emplace_back();
+    pair.prompt_counts = turn.user_counts;
+    pair.answer_counts = turn.answer_counts;
     if (pairs.size() == 1) append(form_.begin, system, turn, encoder, pair.prompt);
     append(form_.prompt, system, turn, encoder, pair.prompt);
     append(form_.answer, system, turn, encoder, pair.answer);

@@ -121,5 +121,66 @@ TEST(Conversation, messages_that_are_refused) {
   EXPECT_EQ(refusal(R"({"messages":{}})"), R"("messages" is not a list)");
 }
 
+TEST(Conversation, pictures_and_sounds_are_refused) {
+  const std::string turns = R"("messages":[{"role":"user","content":"<image>a"},{"role":"assistant","content":"b"}])";
+  for (const char* key : {"images", "image", "videos", "video", "audios", "audio"}) {
+    const std::string name = std::string("\"") + key + "\"", reason = "has " + name + ", but only text is read";
+    EXPECT_EQ(refusal("{" + turns + "," + name + R"(:["1.jpg"]})"), "the record " + reason);
+    EXPECT_EQ(refusal("{" + turns + "," + name + R"(:"1.jpg"})"), "the record " + reason);
+    EXPECT_EQ(refusal(R"({"instruction":"a","output":"b",)" + name + R"(:{"path":"1.jpg"}})"), "the record " + reason);
+    EXPECT_EQ(refusal(messages(R"({"role":"user","content":"a",)" + name + R"(:["1.jpg"]})")), "message 1: " + reason);
+    for (const char* none : {"[]", "null", "\"\"", "{}", "false"})
+      EXPECT_EQ(conversation_of("{" + turns + "," + name + ":" + none + "}").turns.size(), 1U);
+  }
+  EXPECT_EQ(refusal(messages(R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url"}]})")),
+            R"(message 1: "content" has a part of type "image_url", but only text is read)");
+}
+
+TEST(Conversation, what_else_a_record_states_is_named_once) {
+  const auto ignored = [](const std::string& members, const std::string& of_answer = "", const Columns& columns = {}) {
+    std::string all;
+    for (const std::string& text :
+         conversation_of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b")" + of_answer +
+                             "}]" + members + "}",
+                         columns)
+             .ignored)
+      all += text + "|";
+    return all;
+  };
+  EXPECT_EQ(ignored(""), "");
+  EXPECT_EQ(ignored(R"(,"id":7,"source":"x","tools":"[]","label":true)"), "");
+  EXPECT_EQ(ignored(R"(,"tools":[{}],"functions":[1])"), R"("tools" is not rendered|"functions" is not rendered|)");
+  EXPECT_EQ(ignored(R"(,"rejected":"c")"), R"("rejected" is not used: preferences are not learned|)");
+  EXPECT_EQ(ignored(R"(,"label":false)"), R"("label" is false, but the answer is trained|)");
+  EXPECT_EQ(ignored(R"(,"kto_tag":false)"), R"("kto_tag" is false, but the answer is trained|)");
+  EXPECT_EQ(ignored("", R"(,"tool_calls":[{}],"reasoning_content":"c")"),
+            R"("tool_calls" is not rendered|"reasoning_content" is not rendered|)");
+  EXPECT_EQ(ignored("", R"(,"train_detail":[{}])"), R"("train_detail" is not used: all of the message counts|)");
+  const Columns chosen("messages=chosen");
+  EXPECT_EQ(conversation_of(R"({"chosen":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})", chosen)
+                .ignored.size(),
+            0U);
+}
+
+TEST(Conversation, messages_that_do_not_count) {
+  const auto counts = [](const std::string& of_user, const std::string& of_answer) {
+    const Conversation c = conversation_of(messages(R"({"role":"user","content":"a")" + of_user +
+                                                    R"(},{"role":"assistant","content":"b")" + of_answer + "}"));
+    return std::string(c.turns[0].user_counts ? "user " : "") + (c.turns[0].answer_counts ? "answer " : "") +
+           (c.ignored.empty() ? "" : c.ignored[0]);
+  };
+  for (const char* key : {"loss", "weight", "train", "training", "loss_weight", "loss_scale", "train_on_turn"}) {
+    const std::string name = std::string(",\"") + key + "\":";
+    for (const char* no : {"false", "0", "0.0"}) EXPECT_EQ(counts(name + no, name + no), "") << key << no;
+    for (const char* yes : {"true", "1", "1.0", "null"})
+      EXPECT_EQ(counts("", name + yes), "user answer ") << key << yes;
+    EXPECT_EQ(refusal(messages(R"({"role":"user","content":"a")" + name + "0.5}")),
+              std::string("message 1: \"") + key + "\" is neither 0 nor 1, true nor false");
+  }
+  EXPECT_EQ(counts("", R"(,"loss":true,"weight":0)"), "user ");
+  EXPECT_EQ(counts(R"(,"train":true)", ""),
+            "user answer a message of the user says that it counts, as it does with --mask all alone");
+}
+
 }  // namespace
 }  // namespace fp8::chat

@@ -148,6 +148,10 @@ TEST_F(Chat, masks_and_cutoffs) {
   EXPECT_EQ(spans(Mask::last, 6), (Spans{{4, 6}}));
   EXPECT_EQ(assemble(pairs, Mask::all, 1000000000000).ids.size(), 10U);
   EXPECT_TRUE(assemble({}, Mask::all, 5).ids.empty());
+  const std::vector<Pair> silent{{.prompt = {1}, .answer = {2}, .prompt_counts = true, .answer_counts = false},
+                                 {.prompt = {3}, .answer = {4}, .prompt_counts = false, .answer_counts = true}};
+  EXPECT_EQ(assemble(silent, Mask::assistant, {}).mask, (std::vector<std::uint8_t>{0, 0, 0, 1}));
+  EXPECT_EQ(assemble(silent, Mask::all, {}).mask, (std::vector<std::uint8_t>{1, 0, 0, 1}));
 }
 
 Document document(std::size_t length, std::uint32_t id) {

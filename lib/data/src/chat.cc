@@ -8,6 +8,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/ordered.h"
+#include "fp8/base/text.h"
 #include "fp8/data/sampler.h"
 #include "fp8/token/encoder_pool.h"
 #include "progress.h"
@@ -31,6 +32,7 @@ struct Batch {
 struct Outcome {
   Origin origin;
   std::optional<chat::Document> document = {};
+  std::vector<std::string> ignored = {};
   std::string reason = {};   // without the place
   std::string message = {};  // message of the error
   std::vector<Hint> hints = {};
@@ -65,8 +67,9 @@ class Renderer {
       if (!value.is_object()) throw Error("the record is not an object");
       if (!batch.schema)
         throw Error("none of the columns of alpaca, sharegpt and messages", {{"columns", "to name others"}});
-      const chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
+      chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
       out.document = chat::assemble(renderer_.render(conversation, encoder), options_.mask, cutoff_);
+      out.ignored = std::move(conversation.ignored);
     } catch (const Error& e) {
       out.reason = e.what();
       out.message = batch.name + ": line " + std::to_string(record.line) + ": " + e.what();
@@ -163,11 +166,13 @@ class Consumer {
       return rows.skip();
     }
     chat::Document& document = *outcome.document;
+    measure(document, outcome.origin, summary);
     if (const char* const reason = reason_to_drop(document, outcome.origin); reason != nullptr) {
       count_dropped(reason, summary);
       return rows.skip();
     }
     ++summary.documents;
+    for (const std::string& text : outcome.ignored) ++summary.ignored[text];
     if (document.ids.size() < document.whole) ++summary.cut;
     stopped_ = options_.document && !options_.document(document, outcome.origin);
     rows.add(std::move(document));
@@ -179,10 +184,18 @@ class Consumer {
     if (summaries_.train.documents + summaries_.eval.documents == 0) throw_nothing_left();
     train_.finish();
     eval_.finish();
+    note_ignored();
     return std::move(summaries_);
   }
 
  private:
+  void note_ignored() const {
+    if (!options_.note) return;
+    std::map<std::string, std::int64_t> all = summaries_.train.ignored;
+    for (const auto& [text, count] : summaries_.eval.ignored) all[text] += count;
+    for (const auto& [text, count] : all)
+      options_.note(std::to_string(count) + " of " + counted(records_, "record") + ": " + text);
+  }
   // One of 1 / eval_share records is for evaluation, chosen by a hash.
   bool for_eval(std::int64_t record) const {
     if (options_.eval_share <= 0) return false;
@@ -193,6 +206,19 @@ class Consumer {
     const std::int64_t first = begins(block), size = std::max<std::int64_t>(1, begins(block + 1) - first);
     return record - first ==
            static_cast<std::int64_t>(permute(0, static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(block)));
+  }
+  // Counts tokens before and after the cutoff.
+  void measure(const chat::Document& document, const Origin& origin, ChatSummary& summary) const {
+    const auto whole = static_cast<std::int64_t>(document.whole);
+    if (whole > summary.longest) {
+      summary.longest = whole;
+      summary.longest_at = origin;
+    }
+    ++summary.rendered;
+    summary.whole += whole;
+    if (document.ids.size() == document.whole) return;
+    ++summary.too_long;
+    summary.lost += options_.too_long == TooLong::cut ? whole - static_cast<std::int64_t>(document.ids.size()) : whole;
   }
   const char* reason_to_drop(const chat::Document& document, const Origin& origin) const {
     if (cutoff_ && document.whole > *cutoff_ && options_.too_long != TooLong::cut) {

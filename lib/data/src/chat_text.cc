@@ -37,10 +37,14 @@ void append_spans(std::string& out, const std::vector<std::uint8_t>& mask) {
   out += ']';
 }
 
-json::Value dropped_of(const ChatSummary& summary) {
-  json::Object dropped;
-  for (const auto& [reason, count] : summary.dropped) dropped.set(reason, count);
-  return dropped;
+json::Value counts_of(const std::map<std::string, std::int64_t>& counts) {
+  json::Object object;
+  for (const auto& [text, count] : counts) object.set(text, count);
+  return object;
+}
+
+std::string share_of(std::int64_t part, std::int64_t all) {
+  return format_short(100 * static_cast<double>(part) / static_cast<double>(all), 3) + " %";
 }
 
 }  // namespace
@@ -103,9 +107,13 @@ json::Value tokens_record(const std::string& path, const ChatSummary& s, std::in
                        {"targets", s.targets},
                        {"records", s.records},
                        {"cut", s.cut},
-                       {"dropped", dropped_of(s)},
+                       {"dropped", counts_of(s.dropped)},
                        {"sequences", s.sequences},
-                       {"padding", s.padding}});
+                       {"padding", s.padding},
+                       {"longest", s.longest},
+                       {"too_long", s.too_long},
+                       {"tokens_lost", s.lost},
+                       {"ignored", counts_of(s.ignored)}});
 }
 
 std::string counts_text(const ChatSummary& s, bool packed) {
@@ -132,6 +140,12 @@ std::string counts_text(const ChatSummary& s, bool packed) {
     text += "; packed into " + std::to_string(s.sequences) + " sequences with " + std::to_string(s.padding) +
             " tokens of padding";
   }
+  if (s.longest > 0)
+    text += "; longest " + std::to_string(s.longest) + " tokens (" + terminal_safe(s.longest_at.name) + ": line " +
+            std::to_string(s.longest_at.line) + ")";
+  if (s.too_long > 0)
+    text += "; beyond the cutoff: " + share_of(s.too_long, s.rendered) + " of the conversations, " +
+            share_of(s.lost, s.whole) + " of their tokens";
   return text;
 }
 

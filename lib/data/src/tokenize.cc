@@ -87,6 +87,11 @@ std::vector<Text> parse_texts(const RecordBatch& batch, const std::string& colum
     std::string where = batch.name + ": line " + std::to_string(record.line);
     const json::Value value = json::parse(record, batch.name);
     if (!value.is_object()) throw Error(where + ": not an object with \"" + column + "\"");
+    try {
+      chat::check_only_text(value.as_object());
+    } catch (const Error& e) {
+      throw Error(where + ": " + e.what());
+    }
     for (const char* key : {"messages", "conversations", "instruction"})
       if (!value.as_object().contains(column) && value.as_object().contains(key))
         throw Error(where + ": \"" + column + "\" is missing",

@@ -40,9 +40,21 @@ TEST(ChatText, CountsNameTheMostFrequentReasons) {
   EXPECT_EQ(counts_text(s, true),
             "1 document, 12 tokens, 5 targets, 1 cut, 8 left out (b: 4, c: 2, a: 1, other reasons: 1); packed into 1 "
             "sequences with 2 tokens of padding");
-  EXPECT_EQ(json::dump(tokens_record("x.h5", s, 256)),
-            R"({"type":"tokens","path":"x.h5","tokens":12,"documents":1,"vocab_size":256,"targets":5,"records":9,)"
-            R"("cut":1,"dropped":{"a":1,"b":4,"c":2,"d":1},"sequences":1,"padding":2})");
+  s.longest = 9;
+  s.longest_at = {"a.jsonl", 3};
+  s.rendered = 8;
+  s.too_long = 2;
+  s.whole = 24;
+  s.lost = 3;
+  s.ignored = {{"x", 1}};
+  s.dropped.erase("b");
+  EXPECT_EQ(counts_text(s, false),
+            "1 document, 12 tokens, 5 targets, 1 cut, 4 left out (c: 2, a: 1, d: 1); longest 9 tokens (a.jsonl: line "
+            "3); beyond the cutoff: 25 % of the conversations, 12.5 % of their tokens");
+  EXPECT_EQ(
+      json::dump(tokens_record("x.h5", s, 256)),
+      R"({"type":"tokens","path":"x.h5","tokens":12,"documents":1,"vocab_size":256,"targets":5,"records":9,)"
+      R"("cut":1,"dropped":{"a":1,"c":2,"d":1},"sequences":1,"padding":2,"longest":9,"too_long":2,"tokens_lost":3,"ignored":{"x":1}})");
 }
 
 TEST(ChatText, EvaluationHasAFileOfItsOwn) { EXPECT_EQ(eval_path("a.b/data.h5"), "a.b/data-eval.h5"); }

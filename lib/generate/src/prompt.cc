@@ -90,7 +90,10 @@ Ids PromptReader::of_record(const json::Value& record) const {
   if (!schema || schema->format == chat::Format::alpaca)
     throw Error("the record has none of \"messages\", \"conversations\", \"text\" and \"ids\"");
   if (!renderer_) throw Error("the record is a conversation", {{"template", "to render it"}});
-  return render(question_of(record, *schema));
+  const chat::Conversation question = question_of(record, *schema);
+  if (ignored_)
+    for (const std::string& text : question.ignored) ignored_(text);
+  return render(question);
 }
 
 }  // namespace fp8::generate

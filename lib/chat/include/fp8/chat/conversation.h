@@ -1,6 +1,7 @@
 /// Conversations, read from records in the formats that LLaMA-Factory calls alpaca, sharegpt and openai (messages). No
-/// tools, no images, no preference pairs. Records are untrusted.
-/// Source: LLaMA-Factory 0.9.5, data/converter.py.
+/// tools, no images, no preference pairs: images are refused, the others are named. Records are untrusted.
+/// Source: LLaMA-Factory 0.9.5, data/converter.py; ms-swift, Custom-dataset (loss, label, rejected_response); OpenAI,
+/// fine-tuning (weight); axolotl, conversation (train, training, train_detail); TRL, dataset formats.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,18 @@ namespace fp8::chat {
 
 /// One turn.
 struct Turn {
-  std::string user;    ///< the user's text
-  std::string answer;  ///< the assistant's text
+  std::string user;           ///< the user's text
+  std::string answer;         ///< the assistant's text
+  bool user_counts = true;    ///< false: the user's text is no target, also where prompts are
+  bool answer_counts = true;  ///< false: the answer is no target
 };
 
 /// One conversation.
 struct Conversation {
   std::string system;       ///< system prompt; empty if there is none
   std::vector<Turn> turns;  ///< turns, at least one
+  /// What the record states besides, as parts of messages without repetition: `"tools" is not rendered`.
+  std::vector<std::string> ignored = {};
 };
 
 /// Format of records.
@@ -70,8 +75,12 @@ Schema schema_of(Format format, const Columns& columns);
 /// the columns of alpaca. Nothing if the record has none of these columns.
 std::optional<Schema> guess_schema(const json::Value& record, const Columns& columns);
 
+/// Throws Error with the reason alone if a record has images, videos or sounds.
+void check_only_text(const json::Object& record);
+
 /// Reads a conversation. Throws Error with the reason alone, without the name of a file, if the record is not a
-/// conversation of this schema in which user and assistant alternate, from the user to the assistant.
+/// conversation of this schema in which user and assistant alternate, from the user to the assistant, if it has images,
+/// videos or sounds, or weights of messages other than 0 and 1.
 Conversation read_conversation(const json::Value& record, const Schema& schema);
 
 /// Reads a conversation that ends with the user's turn, in a record of messages (sharegpt or messages); the last answer

@@ -30,6 +30,8 @@ std::optional<Mask> parse_mask(std::string_view name);
 struct Pair {
   std::vector<std::uint32_t> prompt;
   std::vector<std::uint32_t> answer;
+  bool prompt_counts = true;  ///< false: no target with Mask::all
+  bool answer_counts = true;  ///< false: no target
 };
 
 /// A document: token ids, and a mask of the targets.

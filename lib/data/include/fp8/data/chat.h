@@ -65,7 +65,12 @@ struct ChatSummary {
   std::int64_t padding = 0;                          ///< tokens that are padding
   std::int64_t targets = 0;                          ///< targets that count, without first tokens of documents
   std::int64_t cut = 0;                              ///< documents that were cut
+  std::int64_t longest = 0;                          ///< most tokens of a conversation, before it is cut or dropped
+  Origin longest_at = {};                            ///< the first conversation of so many tokens
+  std::int64_t rendered = 0, too_long = 0;           ///< conversations, and those of more tokens than fit
+  std::int64_t whole = 0, lost = 0;                  ///< tokens of the former, and those that are cut or dropped
   std::map<std::string, std::int64_t> dropped = {};  ///< records that were left out, by reason
+  std::map<std::string, std::int64_t> ignored = {};  ///< records, by Conversation::ignored
 };
 
 /// Counts of the records for training and of those for evaluation.

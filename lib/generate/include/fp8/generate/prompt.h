@@ -32,6 +32,9 @@ class PromptReader {
   /// Ids of a record {"text": ...}, {"ids": [...]}, {"messages": [...]} or {"conversations": [...]}. Throws Error with
   /// the reason alone.
   Ids of_record(const json::Value& record) const;
+  /// Sets a function that is called with each of Conversation::ignored of a record.
+  void on_ignored(std::function<void(const std::string&)> call) { ignored_ = std::move(call); }
+
   /// The template's end of sequence; empty: it has none.
   const std::string& template_end() const { return template_end_; }
 
@@ -42,6 +45,7 @@ class PromptReader {
   const Codec* codec_;
   std::optional<chat::Renderer> renderer_;
   std::string template_end_;
+  std::function<void(const std::string&)> ignored_;
 };
 
 }  // namespace fp8::generate
