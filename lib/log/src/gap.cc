@@ -70,8 +70,8 @@ void add_curves(plot::Picture& p, const Side& side, std::size_t number, const st
   for (plot::Curve& curve : of_side.curves) {
     const auto at = std::ranges::find(side.runs, curve.name, &Run::name) - side.runs.begin();
     const auto pair = order.find(static_cast<std::size_t>(at));
-    curve.style =
-        number % plot::kColours + plot::kColours * (pair == order.end() ? side.runs.size() - 1 : pair->second);
+    const std::size_t dashes = pair == order.end() ? side.runs.size() - 1 : pair->second;
+    curve.style = number % plot::kColours + plot::kColours * (dashes + number / plot::kColours);
     curve.group = number;
     p.curves.push_back(std::move(curve));
   }

@@ -57,14 +57,22 @@ void mark_divergence(const Points& points, std::vector<Mark>& marks) {
   marks.insert(std::ranges::upper_bound(marks, mark.x, {}, &Mark::x), mark);
 }
 
-// The curves of one value of a setting, or of one precision.
+// The curves of one value of a setting, or of several, in one colour.
 struct Grouping {
-  std::string setting{};              // empty for the precision
+  std::string setting{};              // empty where the values say what they are
   std::vector<std::string> values{};  // one for each run
 };
 
-// The first setting by which few colours tell many curves apart: precision and recipe, the settings that differ, the
-// seed.
+// Settings that do not tell sides apart: runs of one side have different seeds, and may have different machines.
+constexpr std::array<std::string_view, 4> kNoSide = {"seed", "device", "cpu_isa", "version"};
+
+std::string value_of(const Run& run, const std::string& setting) {
+  const auto texts = setting_texts(run, setting, false);
+  return texts.empty() ? "" : texts.back().second;
+}
+
+// The first grouping by which few colours tell many curves apart: by all settings that differ between sides, precision
+// and recipe, each setting that differs, the seed.
 std::optional<Grouping> grouping_of(std::span<const Run* const> runs) {
   std::vector<Run> settings;
   Grouping by_precision;
@@ -73,17 +81,21 @@ std::optional<Grouping> grouping_of(std::span<const Run* const> runs) {
     const Phase phase = run->phases.empty() ? Phase{} : run->phases.front();
     by_precision.values.push_back(phase.precision + (phase.recipe.empty() ? "" : " " + phase.recipe));
   }
-  std::vector<Grouping> all{std::move(by_precision)};
   std::vector<std::string> names = differing_settings(settings);
   std::ranges::stable_partition(names, [](const std::string& name) { return name != "seed"; });
+  Grouping by_side = by_precision;
+  std::vector<Grouping> each;
   for (const std::string& name : names) {
-    Grouping& g = all.emplace_back(Grouping{name, {}});
-    for (const Run& run : settings) {
-      const auto texts = setting_texts(run, name, false);
-      g.values.push_back(texts.empty() ? "" : texts.back().second);
+    Grouping& g = each.emplace_back(Grouping{name, {}});
+    for (const Run& run : settings) g.values.push_back(value_of(run, name));
+    if (name == "precision" || name == "recipe" || std::ranges::find(kNoSide, name) != kNoSide.end()) continue;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (g.values[i].empty() || g.values[i] == "not set") continue;
+      by_side.values[i] += (by_side.values[i].empty() ? "" : ", ") + name + " " + g.values[i];
     }
   }
-  for (Grouping& g : all) {
+  each.insert(each.begin(), {std::move(by_side), std::move(by_precision)});
+  for (Grouping& g : each) {
     const std::set<std::string> different(g.values.begin(), g.values.end());
     if (different.size() > 1 && different.size() <= plot::kColours) return std::move(g);
   }
@@ -103,9 +115,8 @@ void group_curves(std::span<const Run> runs, const std::string& metric, plot::Pi
     if (has(run, metric)) drawn.push_back(&run);
   const std::optional<Grouping> grouping = grouping_of(drawn);
   if (!grouping) {
-    std::vector<plot::Ranked> ranking = plot::ranking_of(p);
     std::map<const plot::Curve*, std::size_t> place;
-    for (const plot::Ranked& r : ranking) place.emplace(r.curve, place.size());
+    for (const plot::Curve* curve : plot::ranking_of(p)) place.emplace(curve, place.size());
     for (plot::Curve& curve : p.curves) curve.style = std::min(place.at(&curve), plot::kColours - 1);
     return;
   }
@@ -147,6 +158,7 @@ plot::Picture picture(std::span<const Run> runs, const std::string& metric) {
     if (!has(run, metric)) continue;
     const Points points(run, metric, p.by_tokens);
     p.curves.push_back({.name = run.name, .raw = thinned(points), .smooth = smoothed(points)});
+    p.curves.back().end = metric == kEvalLoss ? last_of(points) : end_of(points);
     p.curves.back().style = p.curves.size() - 1;
     p.curves.back().marks = marks_of(run, p.by_tokens);
     mark_divergence(points, p.curves.back().marks);

@@ -179,6 +179,15 @@ std::vector<Point> smoothed(const Points& points) {
   return means;
 }
 
+double last_of(const Points& points) { return points.size() == 0 ? kNan : points[points.size() - 1].y; }
+
+double end_of(const Points& points) {
+  const Windows windows(points.size());
+  if (!std::isfinite(last_of(points))) return kNan;
+  const std::size_t last = windows.size() - 1;
+  return usual_of(points, windows.begin(last), windows.end(last)).mean;
+}
+
 std::vector<Mean> means_of(const Points& points) {
   const Windows windows(points.size());
   std::vector<Mean> means;

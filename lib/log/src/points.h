@@ -36,6 +36,12 @@ std::vector<Point> thinned(const Points& points);
 /// with their height. Empty for few points and for curves with little noise.
 std::vector<Point> smoothed(const Points& points);
 
+/// The last value; NaN without any.
+double last_of(const Points& points);
+
+/// The mean of the last window of smoothed(), without spikes; NaN if the last value is not finite.
+double end_of(const Points& points);
+
 /// A mean over neighbouring points and its standard error.
 struct Mean {
   double x = 0;      ///< middle of the window

@@ -45,8 +45,8 @@ TEST(Style, ManyRunsLookDifferent) {
   for (const Curve& curve : p.curves) styles.insert(curve.style);
   EXPECT_EQ(styles.size(), kMostNamed);
   EXPECT_TRUE(many.ranked);
-  EXPECT_EQ(ranking_of(many).front().curve->style, 0U);
-  EXPECT_EQ(ranking_of(many).back().curve->style, kColours - 1);
+  EXPECT_EQ(ranking_of(many).front()->style, 0U);
+  EXPECT_EQ(ranking_of(many).back()->style, kColours - 1);
   const std::string text = terminal_plot(many, 80, 12, true);
   EXPECT_NE(text.find("T\x1b[0m run19"), std::string::npos);
   const test::TemporaryFolder scratch;
@@ -139,6 +139,14 @@ TEST(GapPanel, SeveralSides) {
   EXPECT_EQ(p.gap->curves[1].style, p.curves[6].style % kColours);
   EXPECT_EQ(p.gap->band_name, "95 % interval, or 2 x step noise");
   EXPECT_NE(terminal_plot(p, 80, 20, false).find("gap   . 0   B fp8 - bf16   C mx - bf16\n"), std::string::npos);
+}
+
+TEST(GapPanel, SidesBeyondTheColoursHaveOtherDashes) {
+  const std::vector<Log> runs = side(1, 0);
+  const std::vector<Side> all(kColours + 1, {"side", runs});
+  const Picture p = comparison_picture(all, "loss", std::nullopt);
+  EXPECT_EQ(p.curves.front().style, 0U);
+  EXPECT_EQ(p.curves.back().style, kColours);
 }
 
 TEST(GapChart, HasDotsAndIntervalsOfEachSide) {

@@ -129,11 +129,47 @@ TEST(Picture, ManyCurvesAreColouredByASetting) {
   EXPECT_EQ(p.groups[0].name, "lr 0.001");
   EXPECT_EQ(p.groups[2].name, "lr 0.1");
   EXPECT_EQ(p.curves[0].style, 1U);
-  EXPECT_EQ(ranking_of(p).front().curve->name, "run11");
-  EXPECT_EQ(ranking_of(p).front().value, 9);
+  EXPECT_EQ(ranking_of(p).front()->name, "run11");
+  EXPECT_EQ(ranking_of(p).front()->end, 9);
   const std::string text = terminal_plot(p, 60, 8, false);
   EXPECT_NE(text.find("loss   A lr 0.001   B lr 0.01   C lr 0.1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("lowest at the end:\n  1  run11  9\n"), std::string::npos) << text;
+}
+
+TEST(Picture, SidesThatDifferByAFilterHaveColoursOfTheirOwn) {
+  std::vector<Log> runs;
+  for (const auto& [precision, filter] :
+       {std::pair<std::string, std::string>("bf16", "null"), {"fp8", "null"}, {"fp8", R"(["*.down_proj","*.o_proj"])"}})
+    for (int seed = 1; seed <= 3; ++seed)
+      runs.push_back(run_of(R"({"type":"run","config":{"seed":)" + std::to_string(seed) + R"(,"precision":")" +
+                                precision + R"(","filter":)" + filter + "}}\n" +
+                                R"({"type":"step","step":1,"tokens":8,"loss":2,"precision":")" + precision + "\"}\n",
+                            "run" + std::to_string(runs.size()) + ".jsonl"));
+  const Picture p = picture(runs, "loss");
+  ASSERT_EQ(p.groups.size(), 3U);
+  EXPECT_EQ(p.groups[0].name, "bf16");
+  EXPECT_EQ(p.groups[1].name, "fp8");
+  EXPECT_EQ(p.groups[2].name, "fp8, filter *.down_proj,*.o_proj");
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(p.curves[i].style, i / 3) << i;
+}
+
+// The last loss of a run is noise, and a spike there is no end.
+TEST(Picture, TheRankingUsesMeansOfTheLastSteps) {
+  std::vector<Log> runs;
+  for (const int steps : {20, 400})
+    for (int k = 0; k < 5; ++k) {
+      std::string text;
+      for (int i = 1; i <= steps; ++i) {
+        const double last = k == 4 ? (steps > 100 ? -1 : -0.2) : 0;
+        text += step(i, 8 * i, std::to_string(2 + 0.1 * k + 0.02 * std::sin(1.7 * i * i) + (i == steps ? last : 0)));
+      }
+      runs.push_back(run_of(text, "run" + std::to_string(runs.size()) + ".jsonl"));
+    }
+  const Picture p = picture(runs, "loss");
+  std::vector<std::string> names;
+  for (const Curve* curve : ranking_of(p)) names.push_back(curve->name);
+  EXPECT_EQ(names[8] + names[9], "run4run9");
+  EXPECT_NEAR(ranking_of(p)[9]->end, 2.4, 0.02);
 }
 
 TEST(Picture, CutRuns) {

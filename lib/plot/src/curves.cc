@@ -187,14 +187,14 @@ std::string marks_script(const Marks& marks, const Box& box, const Size& size) {
   return script;
 }
 
-// The list of the curves by their last values, beside the plot.
+// The list of the curves by their ends, beside the plot.
 class Ranking {
  public:
   explicit Ranking(const Picture& picture) : most_is_best_(picture.most_is_best) {
     constexpr double kMostName = 190, kOther = 108;  // the latter: spaces, number and value
     if (!picture.ranked) return;
     ranked_ = ranking_of(picture);
-    for (const Ranked& r : ranked_) names_.push_back(terminal_safe(r.curve->name));
+    for (const Curve* curve : ranked_) names_.push_back(terminal_safe(curve->name));
     names_ = without_shared_beginning(names_);
     for (const std::string& name : names_) name_width_ = std::max(name_width_, text_width(name, kSmallFont));
     name_width_ = std::min(name_width_, kMostName);
@@ -218,8 +218,8 @@ class Ranking {
         continue;
       }
       y += kRow;
-      const std::string look = " font ',11' textcolor rgb " + colour_of(ranked_[i].curve->style);
-      const double value = ranked_[i].value;
+      const std::string look = " font ',11' textcolor rgb " + colour_of(ranked_[i]->style);
+      const double value = ranked_[i]->end;
       script +=
           label_at(std::to_string(i + 1), left + kNumber - 6, y, size, "right" + look) +
           label_at(fitted(names_[i], name_width_, kSmallFont), left + kNumber, y, size, "left" + look) +
@@ -229,7 +229,7 @@ class Ranking {
   }
 
  private:
-  std::vector<Ranked> ranked_;
+  std::vector<const Curve*> ranked_;
   bool most_is_best_;
   std::vector<std::string> names_;
   double name_width_ = 0, width_ = 0;
@@ -273,12 +273,13 @@ std::string x_label_of(const Picture& picture, const Box& box, const Size& size)
                   size, "center textcolor rgb '#202020'");
 }
 
-// The panel of the curves in `box`, whose top is the end of the picture.
-std::string curves_of(const Picture& picture, Box box, const Size& size) {
-  const Range range = range_of(picture, picture.curves.size() <= kMostNamed);
+// The range of the curves; its x axis is that of both panels.
+Range range_of_panels(const Picture& picture) { return range_of(picture, picture.curves.size() <= kMostNamed); }
+
+// The panel of the curves in `box`, whose top is the end of the picture. The ranking is right of it.
+std::string curves_of(const Picture& picture, const Ranking& ranking, Box box, const Size& size) {
+  const Range range = range_of_panels(picture);
   const Scale scale = scale_of(picture, range);
-  const Ranking ranking(picture);
-  box.right -= ranking.width();
   const Legend legend = legend_of(entries_of(picture), kLeft, kWidth - kRight, box.top + 6, size);
   const Marks marks = marks_of(picture, range, box);
   box.top += 14 + legend.height + marks.height;
@@ -322,12 +323,12 @@ std::string gap_of(const Picture& picture, Box box, const Size& size) {
     plot += level(*gap.gate, "(6,4)") + level(-*gap.gate, "(6,4)");
     entries.push_back({"gate", "lw 1 dt (6,4) lc rgb '#606060'"});
   }
-  const Legend legend = legend_of(entries, kLeft, box.right, box.top, size);
+  const Legend legend = legend_of(entries, kLeft, kWidth - kRight, box.top, size);
   box.top += legend.height + 6;
   return "unset label\nunset arrow\nunset logscale\nset ytics autofreq\n" + margins_of(box, size) +
-         x_range_of(range_of(picture)) + x_label_of(picture, box, size) + "set yrange [" + format_double(range.y0) +
-         ":" + format_double(range.y1) + "]\nset ylabel " + quoted(gap.label) + " textcolor rgb '#202020'\n" +
-         legend.script + data + plot + "\n";
+         x_range_of(range_of_panels(picture)) + x_label_of(picture, box, size) + "set yrange [" +
+         format_double(range.y0) + ":" + format_double(range.y1) + "]\nset ylabel " + quoted(gap.label) +
+         " textcolor rgb '#202020'\n" + legend.script + data + plot + "\n";
 }
 
 std::string curves_script(const Picture& picture, Image image) {
@@ -337,24 +338,22 @@ std::string curves_script(const Picture& picture, Image image) {
                             "set tics nomirror out scale 0.5 textcolor rgb '#404040'\n"
                             "set grid lt 1 dt 1 lw 1 lc rgb '#e4e4e4'\nunset key\n"
                             "set format x '%.1s%c'\nset format y '%g'\n";
-  const double right = kWidth - kRight;
-  if (!picture.gap) return style + curves_of(picture, {kLeft, right, 0, size.height - kBottom}, size);
+  const Ranking ranking(picture);
+  const double right = kWidth - kRight - ranking.width();
+  if (!picture.gap) return style + curves_of(picture, ranking, {kLeft, right, 0, size.height - kBottom}, size);
   const double middle = (1 - kGapPart) * size.height;
-  return style + "set multiplot\n" + curves_of(picture, {kLeft, right, 0, middle - 44}, size) +
+  return style + "set multiplot\n" + curves_of(picture, ranking, {kLeft, right, 0, middle - 44}, size) +
          gap_of(picture, {kLeft, right, middle, size.height - kBottom}, size) + "unset multiplot\n";
 }
 
 }  // namespace
 
-std::vector<Ranked> ranking_of(const Picture& picture) {
-  std::vector<Ranked> all;
-  for (const Curve& curve : picture.curves) {
-    const std::vector<Point>& drawn = curve.smooth.empty() ? curve.raw : curve.smooth;
-    all.push_back({&curve, drawn.empty() ? std::numeric_limits<double>::quiet_NaN() : drawn.back().y});
-  }
-  std::ranges::stable_sort(all, [&](const Ranked& a, const Ranked& b) {
-    if (!std::isfinite(a.value) || !std::isfinite(b.value)) return std::isfinite(a.value);
-    return picture.most_is_best ? a.value > b.value : a.value < b.value;
+std::vector<const Curve*> ranking_of(const Picture& picture) {
+  std::vector<const Curve*> all;
+  for (const Curve& curve : picture.curves) all.push_back(&curve);
+  std::ranges::stable_sort(all, [&](const Curve* a, const Curve* b) {
+    if (!std::isfinite(a->end) || !std::isfinite(b->end)) return std::isfinite(a->end) && !std::isfinite(b->end);
+    return picture.most_is_best ? a->end > b->end : a->end < b->end;
   });
   return all;
 }

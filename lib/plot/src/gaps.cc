@@ -16,15 +16,17 @@ constexpr int kRowHeight = 34;                   // height of a row
 constexpr double kLetter = 9.6, kGap = 24;       // width of a letter, and of the space between panels
 constexpr std::size_t kLongestName = 36;         // characters
 
-// Range of x: zero, all dots and intervals, and the gate if it is near.
-std::pair<double, double> dots_range(const GapDotsPanel& panel, const std::optional<double>& gate) {
+// Range of x in all panels: zero, all dots and intervals, and the gate if it is near.
+std::pair<double, double> dots_range(const GapChart& chart) {
   double low = 0, high = 0;
   const auto include = [&](double v) { low = std::min(low, v), high = std::max(high, v); };
-  for (const GapDots& row : panel.rows) {
-    for (const double v : row.dots) include(v);
-    if (row.mean && row.interval) include(*row.mean - *row.interval), include(*row.mean + *row.interval);
+  for (const GapDotsPanel& panel : chart.panels) {
+    for (const GapDots& row : panel.rows) {
+      for (const double v : row.dots) include(v);
+      if (row.mean && row.interval) include(*row.mean - *row.interval), include(*row.mean + *row.interval);
+    }
   }
-  if (gate && *gate < 4 * std::max(-low, high)) include(-*gate), include(*gate);
+  if (chart.gate && *chart.gate < 4 * std::max(-low, high)) include(-*chart.gate), include(*chart.gate);
   if (low == high) low = -1e-3, high = 1e-3;
   const double room = (high - low) / 20;
   return {low - room, high + room};
@@ -48,7 +50,7 @@ std::string dots_data(const GapDotsPanel& panel, const std::string& number) {
 
 std::string dots_panel(const GapChart& chart, std::size_t number) {
   const GapDotsPanel& panel = chart.panels[number];
-  const auto [low, high] = dots_range(panel, chart.gate);
+  const auto [low, high] = dots_range(chart);
   const std::string n = std::to_string(number);
   std::string script = "set title " + quoted(panel.title) + " offset 0,-0.6 textcolor rgb '#202020'\nset xrange [" +
                        format_double(low) + ":" + format_double(high) + "]\nset xtics " +

@@ -153,17 +153,16 @@ std::string text_legend(const Picture& picture, Look look, std::size_t columns) 
   return text + "\n";
 }
 
-// The first and the last curves by their last values.
+// The first and the last curves by their ends.
 std::string ranking_lines(const Picture& picture, std::size_t columns) {
   constexpr std::size_t kBest = 5;
   if (!picture.ranked) return "";
-  const std::vector<Ranked> all = ranking_of(picture);
+  const std::vector<const Curve*> all = ranking_of(picture);
   std::string text = picture.most_is_best ? "highest at the end:\n" : "lowest at the end:\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i == kBest && all.size() > kBest + 1) text += "  ...\n", i = all.size() - 1;
-    const std::string number = std::to_string(i + 1) + "  ", value = "  " + format_short(all[i].value, 5);
-    text += "  " + number + cut(terminal_safe(all[i].curve->name), columns - 2 - number.size() - value.size()) + value +
-            "\n";
+    const std::string number = std::to_string(i + 1) + "  ", value = "  " + format_short(all[i]->end, 5);
+    text += "  " + number + cut(terminal_safe(all[i]->name), columns - 2 - number.size() - value.size()) + value + "\n";
   }
   return text;
 }
@@ -257,14 +256,24 @@ std::string axis_lines(const Picture& picture, const Range& range, std::size_t m
   return out;
 }
 
-// One panel.
-std::string panel(const Picture& picture, int columns, int rows, bool colour) {
+// The labels of the y axis, from the top.
+std::array<std::string, 3> y_labels(const Picture& picture) {
+  const Range range = range_of(picture);
+  const double middle = picture.logarithmic ? std::sqrt(range.y0 * range.y1) : std::midpoint(range.y0, range.y1);
+  return {format_short(range.y1, 4), format_short(middle, 4), format_short(range.y0, 4)};
+}
+
+// The width of the labels of the y axis.
+std::size_t margin_of(const Picture& picture) {
+  const std::array<std::string, 3> labels = y_labels(picture);
+  return std::max({labels[0].size(), labels[1].size(), labels[2].size()});
+}
+
+// One panel, right of a margin.
+std::string panel(const Picture& picture, std::size_t margin, int columns, int rows, bool colour) {
   const Range range = range_of(picture);
   const auto height = static_cast<std::size_t>(std::max(rows - 2, 3));
-  const double middle_value = picture.logarithmic ? std::sqrt(range.y0 * range.y1) : std::midpoint(range.y0, range.y1);
-  const std::array<std::string, 3> labels = {format_short(range.y1, 4), format_short(middle_value, 4),
-                                             format_short(range.y0, 4)};
-  const std::size_t margin = std::max({labels[0].size(), labels[1].size(), labels[2].size()});
+  const std::array<std::string, 3> labels = y_labels(picture);
   const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 40)) - margin - 2, std::size_t{10});
   Canvas canvas(width, height);
   draw(picture, range, canvas);
@@ -281,7 +290,7 @@ std::string panel(const Picture& picture, int columns, int rows, bool colour) {
   return out + axis_lines(picture, range, margin, width) + ranking_lines(picture, all);
 }
 
-// The gaps as curves: zero, both ends of the band of a single gap, and the means on top.
+// The gaps as curves over the x axis of the picture: zero, both ends of the band of a single gap, and the means on top.
 Picture gap_picture(const Picture& picture) {
   const GapPanel& gap = *picture.gap;
   Picture p{.metric = "gap", .by_tokens = true, .curves = {}, .gap = {}};
@@ -292,7 +301,8 @@ Picture gap_picture(const Picture& picture) {
         {.name = name, .raw = std::move(points), .smooth = {}, .style = 0, .letter = letter, .marks = {}});
   };
   if (gap.curves.empty() || gap.curves.front().mean.empty()) return p;
-  add("0", '.', {{range.x0, 0}, {range.x1, 0}});
+  const Range above = range_of(picture);
+  add("0", '.', {{above.x0, 0}, {above.x1, 0}});
   const bool one = gap.curves.size() == 1;
   if (one) {
     add(gap.band_name, '-', gap.curves.front().low);
@@ -307,9 +317,11 @@ Picture gap_picture(const Picture& picture) {
 
 std::string terminal_plot(const Picture& picture, int columns, int rows, bool colour) {
   constexpr int kGapRows = 10;
-  std::string text = panel(picture, columns, rows, colour);
-  if (picture.gap) text += "\n" + panel(gap_picture(picture), columns, std::min(rows, kGapRows), colour);
-  return text;
+  if (!picture.gap) return panel(picture, margin_of(picture), columns, rows, colour);
+  const Picture gap = gap_picture(picture);
+  const std::size_t margin = std::max(margin_of(picture), margin_of(gap));  // so that the x axes are aligned
+  return panel(picture, margin, columns, rows, colour) + "\n" +
+         panel(gap, margin, columns, std::min(rows, kGapRows), colour);
 }
 
 }  // namespace fp8::plot

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fp8/base/file.h"
+#include "fp8/plot/gaps.h"
 #include "fp8_test.h"
 #include "layout.h"
 
@@ -94,6 +95,18 @@ std::size_t count_of(const std::vector<Drawn>& all, const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count(all, text, &Drawn::text));
 }
 
+// Checks that the texts that end in `suffix` have `each` copies below each other, as the labels of one axis have.
+void expect_aligned(const std::vector<Drawn>& all, const std::string& suffix, std::size_t each) {
+  std::size_t found = 0;
+  for (const Drawn& t : all) {
+    if (!t.text.ends_with(suffix)) continue;
+    ++found;
+    const auto below = [&](const Drawn& other) { return other.text == t.text && std::abs(other.left - t.left) < 0.5; };
+    EXPECT_EQ(static_cast<std::size_t>(std::ranges::count_if(all, below)), each) << t.text;
+  }
+  EXPECT_GE(found, 2 * each);
+}
+
 Picture of_curves(int n) {
   Picture p{.metric = "loss", .label = "loss (nats per token)", .by_tokens = true, .curves = {}, .gap = {}};
   for (int k = 0; k < n; ++k) {
@@ -162,8 +175,40 @@ TEST(Gnuplot, TextsOfManyCurvesAndGapsStayInsideAndApart) {
         curve.low.push_back({1e3 * i, -0.02}), curve.high.push_back({1e3 * i, 0.04});
       }
     }
-    EXPECT_EQ(count_of(checked_texts(p), "tokens seen"), 1U) << n;
+    const std::vector<Drawn> texts = checked_texts(p);
+    EXPECT_EQ(count_of(texts, "tokens seen"), 1U) << n;
+    expect_aligned(texts, ".0k", 2);
   }
+}
+
+TEST(Gnuplot, PanelsOfGapsHaveOneScale) {
+  GapChart chart{.title = "gaps", .names = {"fp8"}, .panels = {}, .gate = {}};
+  chart.panels.push_back({"training loss", {{{0.01, 0.02}, 0.015, 0.03}}});
+  chart.panels.push_back({"evaluation loss", {{{0.001, 0.002}, 0.0015, 0.003}}});
+  const test::TemporaryFolder scratch;
+  const std::string path = scratch.write("a.svg", "");
+  gnuplot_gaps(chart, Image::svg, path);
+  std::map<std::string, int> tics;
+  for (const Drawn& t : texts_of(read_text_file(path, 1 << 22)))
+    if (t.text.starts_with("0") || t.text.starts_with("-0")) ++tics[t.text];
+  EXPECT_GE(tics.size(), 3U);
+  for (const auto& [tic, count] : tics) EXPECT_EQ(count, 2) << tic;
+}
+
+// A gap that begins and ends elsewhere than the curves, with longer labels, is drawn below the same x axis.
+TEST(Terminal, PanelsHaveOneAxis) {
+  Picture p = of_curves(1);
+  GapCurve& curve = p.gap.emplace().curves.emplace_back();
+  for (int i = 10; i <= 20; ++i) {
+    curve.mean.push_back({1e3 * i, 0.000123});
+    curve.low.push_back({1e3 * i, -0.000456}), curve.high.push_back({1e3 * i, 0.000789});
+  }
+  const std::string text = terminal_plot(p, 60, 12, false);
+  std::vector<std::string> axes;
+  for (std::size_t from = 0, end = 0; (end = text.find('\n', from)) != std::string::npos; from = end + 1)
+    if (text.find(" tokens\n", from) == end - 7) axes.push_back(text.substr(from, end - from));
+  ASSERT_EQ(axes.size(), 2U) << text;
+  EXPECT_EQ(axes[0], axes[1]);
 }
 
 TEST(Layout, LabelsHaveRowsOfTheirOwn) {

@@ -26,7 +26,7 @@ struct GapDotsPanel {
 struct GapChart {
   std::string title{};                 ///< above all panels
   std::vector<std::string> names{};    ///< names of the rows, from the top
-  std::vector<GapDotsPanel> panels{};  ///< beside one another
+  std::vector<GapDotsPanel> panels{};  ///< beside one another, on one scale
   std::optional<double> gate{};        ///< a band of +- this gap
 };
 

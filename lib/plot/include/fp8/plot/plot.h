@@ -41,6 +41,7 @@ struct Curve {
   std::vector<Point> smooth{};  ///< moving mean; empty for few steps and for curves with little noise
   std::size_t style = 0;        ///< see kColours; curves with different styles look different
   std::size_t group = 0;        ///< index of its group, if the picture has any
+  double end = 0;               ///< mean of its last values without spikes; NaN where they are not finite
   char letter = 0;              ///< letter in a terminal without colour; 0: by its position
   std::vector<Mark> marks{};    ///< in order of x
 };
@@ -84,7 +85,7 @@ struct Picture {
   Limits limits{};                   ///< limits of the y axis
   std::vector<Curve> curves{};       ///< one per run, in order
   std::vector<CurveGroup> groups{};  ///< what the legend names instead of the curves; empty: the curves
-  bool ranked = false;               ///< whether the curves are listed by their last values
+  bool ranked = false;               ///< whether the curves are listed by Curve::end
   bool most_is_best = false;         ///< whether that list begins with the highest value
   std::optional<GapPanel> gap{};     ///< a second panel below
 };
@@ -95,14 +96,8 @@ enum class Image : std::uint8_t { svg, png };
 /// Image format by the extension of `path`. Throws Error naming `path` when it ends in neither .svg nor .png.
 Image image_of(const std::string& path);
 
-/// A curve in a ranking.
-struct Ranked {
-  const Curve* curve = nullptr;  ///< which one
-  double value = 0;              ///< last value of what is drawn; NaN if it is not finite
-};
-
-/// The curves of a picture, best first; those whose last value is not finite come last.
-std::vector<Ranked> ranking_of(const Picture& picture);
+/// The curves of a picture by Curve::end, best first; those whose end is not finite come last.
+std::vector<const Curve*> ranking_of(const Picture& picture);
 
 /// Draws the plot in braille characters, at most `columns` wide and `rows` high without title, legend and ranking.
 /// Several curves without colour are drawn in letters. Ends in a newline. Deterministic.
