@@ -72,4 +72,7 @@ refused "an invalid tokenizer.json in a model is refused" "broken.h5: /tokenizer
 ok "--any-tokenizer ignores an invalid tokenizer.json in a model" fp8-step broken.h5 --data same.h5 --out broken $step --steps 1 --any-tokenizer
 rm hf/tokenizer.json && fp8-convert hf -o none.h5 >out 2>err
 says "a message names a converted model without a tokenizer" '^fp8-eval: none.h5: has no tokenizer to compare with that of same.h5' fp8-eval none.h5 --data same.h5 --seq-length 16
+fp8-init tiny -o fresh.h5 >out 2>err && fp8-convert fresh.h5 -o fresh2.h5 >out 2>err
+ok "a new model" fp8-step fresh2.h5 --data d.h5 --out fresh $step --steps 1
+is "has no tokenizer to compare with, also after fp8-convert, which is not said" "$(grep -c tokenizer err)" 0
 done_testing

@@ -20,12 +20,17 @@ namespace {
 constexpr std::int64_t kDefaultLength = 1024;
 constexpr double kMuchPadding = 0.1;  // share of all tokens
 
-// Whether the model is as fp8-init made it, so that no tokenizer has been used with it.
+// Whether the model is as fp8-init made it, also after fp8-convert, so that no tokenizer has been used with it.
 bool untrained(const ckpt::Checkpoint& model) {
   const json::Value& made_by = model.provenance();
-  if (!made_by.is_array() || made_by.as_array().size() != 1 || !made_by.as_array()[0].is_object()) return false;
-  const json::Value* tool = made_by.as_array()[0].as_object().find("tool");
-  return tool != nullptr && tool->is_string() && tool->as_string() == "fp8-init";
+  if (!made_by.is_array() || made_by.as_array().empty()) return false;
+  const auto made_with = [](const json::Value& entry, std::string_view tool) {
+    const json::Value* name = entry.is_object() ? entry.as_object().find("tool") : nullptr;
+    return name != nullptr && name->is_string() && name->as_string() == tool;
+  };
+  const std::span entries(made_by.as_array());
+  return made_with(entries.front(), "fp8-init") &&
+         std::ranges::all_of(entries.subspan(1), [&](const json::Value& e) { return made_with(e, "fp8-convert"); });
 }
 
 // Whether weights and moments of this format can be trained.
