@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Trains a model on a text in bf16 and in FP8, three pairs of runs, compares them, and generates text with one. `make demo` runs this script after
-# the build. Each command is printed before it runs. Takes two to six minutes on two cores.
+# the build. Each command is printed before it runs. Takes half a minute to two minutes on two cores.
 #   examples/1-demo/run.sh [FOLDER]      FOLDER (default: build/demo) must be new, empty, or made by an earlier demo, which is then deleted
-# BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (at least 10), SEEDS the number of pairs (default: 3),
+# BIN is the folder of the programs (default: build/bin), STEPS the number of steps of a run (default: 200, at least 10), SEEDS the number of pairs (default: 3),
 # TEXT the text file, PRESET the model (default: demo). The script checks only the exit status of each command.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${BIN:-$root/build/bin}
 folder=${1:-$(dirname "$BIN")/demo}
-steps=${STEPS:-500}
+steps=${STEPS:-200}
 seeds=${SEEDS:-3}
 preset=${PRESET:-demo}
 text=$(realpath "${TEXT:-$root/share/text/tinyshakespeare.txt}")

@@ -5,6 +5,7 @@ head -c 12000 "$SRC/share/text/tinyshakespeare.txt" >text.txt
 export STEPS=10 SEEDS=2 PRESET=tiny TEXT=text.txt PYTHON=none
 status "the demo succeeds" 0 "$SRC/examples/1-demo/run.sh" demo
 is "the demo runs to its last command" "$(grep -c '^\(gate met\|gate not met\|cannot tell\)' out) $(grep -c '^Done in ' out)" "1 1"
+is "the demo makes no model without a tokenizer to compare" "$(cat out err | grep -c 'has no tokenizer')" 0
 is "the demo prints a line for the first step and each fifth of four runs" "$(grep -c '^  step .* of 10 ' out)" 24
 is "the demo leaves four runs" "$(find demo -path '*/step-00000010' -prune | wc -l)" 4
 is "the demo ends with text of the trained model" "$(grep -c '^\$ fp8-generate fp8-1/step-00000010 ' out) $(sed -n '/^\$ fp8-generate/,/^Done in/p' out | wc -m | awk '{ print ($1 > 150) }')" "1 1"
