@@ -57,13 +57,8 @@ say "4  Run every side with every seed, $jobs at a time; the same command again 
 run fp8-sweep recipes.sweep --jobs "$jobs" -- fp8-step model.h5 --config run.json --quiet
 
 say "5  Compare each recipe with bf16, paired by seed, and draw the gaps"
-sides=()
-for side in bf16 tensorwise rowwise delayed blockwise mxfp8; do
-  runs=(recipes/"$side"_seed=*)
-  sides+=("$(IFS=, && echo "${runs[*]}")")
-done
-run fp8-log --compare "${sides[@]}"
-run fp8-log --compare "${sides[@]}" --plot gaps -o gaps.svg
+run fp8-log --compare recipes
+run fp8-log --compare recipes --plot gaps -o gaps.svg
 
 printf '\nDone in %d s. The runs are in %s\n' "$SECONDS" "$(pwd)"
 echo "Next: man fp8-sweep, and TEXT=... $root/examples/4-recipes/run.sh for another text"
