@@ -50,6 +50,12 @@ is "the largest error of a GEMM is first" "$(sed 1d table | awk '{ print $NF }' 
 fp8-inspect m.h5 $data --json --filter '*down_proj*' >filtered 2>err
 is "a linear left in bf16 has no record" "$? $(grep -c down_proj filtered)" "0 0"
 
+fp8-inspect m.h5 $data --recipe all --top 3 >short 2>err
+is "several recipes have a line each, before the table" "$? $(head -n 8 short | awk '{ print $1 }' | LC_ALL=C sort | tr '\n' ' ') $(sed -n '9p;10s/  .*//p' short | tr '\n' ' ') $(wc -l <short)" "0 blockwise current delayed mxfp8 recipe rowwise rowwise_with_gw_hp tensorwise   linear  13"
+is "with the loss of the batch" "$(awk '$1 == "mxfp8" { print $2; exit }' short)" "$(figures every '"%.5f" % next(x["loss"] for x in r if x["type"] == "inspect" and x["recipe"] == "mxfp8")' | sed 's/0*$//')"
+on_terminal fp8-inspect m.h5 $data --recipe all --top 30 -q | sed 's/\r//' >narrow
+is "a terminal has tables no wider than it is, with short names" "$(grep -c '^[01]\.[a-z]*_proj  *[a-z,]*  *[a-z_]*  *[a-z0-9_]*  *[0-9]' narrow) $(LC_ALL=C awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' narrow | wc -l) $(grep -c '^left out here: ' narrow)" "30 0 1"
+
 # --- records in fp8-log
 fp8-inspect m.h5 $data --json 2>err | fp8-log - --tensors --top 2 >worst 2>err
 is "fp8-log reads the records from a pipe" "$? $(head -n 1 worst)" "0 step 1, 126 records"
@@ -117,6 +123,7 @@ fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 8 --recommend 0 -o ski
 is "a model without harm has nothing to leave in bf16, with status 0" "$? $(figures advice '[sum(x["type"] == t for x in r) for t in ("group", "sensitivity")], [len(x["linears"]) for x in r if x["type"] == "group"], r[-1]["skip"], r[-1]["fp8_linears"], r[-1]["hurting_groups"]') $(python3 -c 'import json; print(json.load(open("skip.json")))')" "0 ([8, 0], [3, 1, 2, 1, 3, 1, 2, 1], [], 14, 0) {'precision': 'fp8', 'recipe': 'tensorwise'}"
 fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 8 --recommend 0 -o skip.json -f >table 2>err
 says "and the answer says what would have been found" '^no linear hurts beyond noise \(± [0-9.e-]* nats over 8 sequences; [0-9]* more would show [0-9.e-]*\)$' grep '^no linear' table
+is "the answer is first, then the worst cast, then tables of ten rows" "$(sed 's/ .*//' table | head -n 5 | tr '\n' ' ') $(grep -c '^model.* forward,' table | awk '{ print ($1 < 11) }') $(sed -n '/^linear/,$p' table | wc -l)" "no left worst  group  1 11"
 is "with a table of groups" "$(grep -c '^model.layers.[01].self_attn.q_proj, k_proj, v_proj  *tensorwise ' table)" 2
 
 # --- a group that hurts: a model that was trained, with an outlier column in one linear
@@ -126,6 +133,9 @@ result $? "a trained model gets an outlier column"
 advise="harmed.h5 --data d.h5 --seq-length 128 --batch-size 8 --batches 4"
 fp8-inspect $advise --recommend 1e-3 -o skip.json -f --json >advice 2>err
 is "the group is left in bf16" "$? $(figures advice 'r[-1]["skip"], r[-1]["fp8_linears"], r[-1]["hurting_groups"] >= 1, abs(r[-1]["loss_change"]) < 0.01') $(python3 -c 'import json; print(json.load(open("skip.json")))')" "0 (['model.layers.0.mlp.down_proj.weight'], 13, True, True) {'precision': 'fp8', 'recipe': 'tensorwise', 'filter': ['model.layers.0.mlp.down_proj.weight']}"
+says "the worst cast is named, with its effect on the loss" '^worst cast: [0-9.]* % underflow in the weight of model.layers.0.mlp.down_proj, which raises the loss: ' fp8-inspect $advise --recommend 1e-3 -o skip.json -f -q --top 1
+says "and where the loss does not move" '^worst cast: [0-9.]* % underflow in the weight of model.layers.1.mlp.down_proj, no effect on the loss of this model beyond noise: ' fp8-inspect hurt.h5 --data short.h5 --seq-length 32 --batch-size 4 --recommend 1 -o skip.json -f -q --top 1
+fp8-inspect $advise --recommend 1e-3 -o skip.json -f --json >advice 2>err
 for precision in bf16 "fp8 --no-fp8-all-gather --filter *self_attn* --filter *layers.1* --filter *gate* --filter *up_proj*"; do
   fp8-eval harmed.h5 --data d.h5 --seq-length 128 --batch-size 8 --precision $precision --per-token 2>err | head -n 32
 done >each

@@ -7,10 +7,9 @@
 #include "fp8/model/record.h"
 #include "fp8/settings/flags.h"
 #include "fp8/settings/resume.h"
-#include "fp8/statistics/difference.h"
 #include "fp8/statistics/records.h"
-#include "fp8/statistics/routes.h"
 #include "fp8/train/mpi_session.h"
+#include "report.h"
 
 namespace {
 
@@ -41,19 +40,8 @@ int inspect_checkpoint(const cli::Command& command, const cli::Arguments& argume
   };
   hooks.progress = [&](const std::string& text) { progress.update(text); };
   const Exit status = inspect::inspect_checkpoint(config, host_comm, hooks);
-  const std::size_t most = config.top > 0 ? static_cast<std::size_t>(config.top) : statistics::kAllRows;
-  if (const auto rows = statistics::worst_first(records, most); rows.size() > 1) out.text(cli::table(rows));
-  for (const auto& rows :
-       {statistics::most_rerouted_first(records, most), statistics::most_sensitive_first(records, most),
-        statistics::most_harmful_first(records, most)})
-    if (rows.size() > 1) out.text("\n" + cli::table(rows));
-  for (const std::string& line : statistics::rerouted(records)) out.line(line);
-  for (const std::string& line : statistics::recommendations(records)) out.line(line);
-  if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
-    out.text("the first that differ\n" + cli::table(tables.first));
-    out.text("\nthose that differ most\n" + cli::table(tables.largest) + "\n");
-  }
-  for (const std::string& line : statistics::conclusions(records)) out.line(line);
+  out.text(report::text_of(records, config.top > 0 ? static_cast<std::size_t>(config.top) : statistics::kAllRows,
+                           cli::stdout_is_terminal() ? static_cast<std::size_t>(cli::terminal_columns()) : 0));
   return static_cast<int>(status);
 }
 

@@ -28,18 +28,10 @@ std::string value_text(double v, const Table& table) {
   return table.metric == "sqnr_db" && v < 0 ? "not finite" : "-";
 }
 
-// "0.q_proj" for model.layers.0.self_attn.q_proj.weight: what tells linears of a model apart.
-std::string brief(std::string linear) {
-  for (const std::string_view part : {"model.", "layers.", "self_attn.", "mlp.", "block_sparse_moe."})
-    if (const std::size_t at = linear.find(part); at != std::string::npos) linear.erase(at, part.size());
-  if (linear.ends_with(".weight")) linear.resize(linear.size() - 7);
-  return linear;
-}
-
 // The whole names of linears if they fit on the page, else what tells them apart.
 std::vector<Row> named_rows(std::vector<Row> rows, const Page& page, std::size_t left) {
   if (fits(rows, page, left)) return rows;
-  for (auto row = rows.begin() + 1; row != rows.end(); ++row) row->front() = brief(row->front());
+  for (auto row = rows.begin() + 1; row != rows.end(); ++row) row->front() = brief_name(row->front());
   return rows;
 }
 

@@ -129,6 +129,8 @@ void check_bisection(const Arguments& a) {
 
 // Throws Error for flags that do not fit --sensitivity and --recommend, of which `c` has the values.
 void check_recommendation(const Arguments& a, InspectConfig& c) {
+  constexpr std::int64_t kRowsBesideAnswer = 10;
+  if (c.recommend && !a.has("top")) c.top = kRowsBesideAnswer;
   if (c.recommend && (c.output.empty() || c.recipes.size() > 1))
     throw Error(flag_name("recommend") + (c.output.empty() ? ": needs --output FILE" : ": needs one recipe"));
   for (const char* flag : {"output", "recommend-recipe"})

@@ -532,7 +532,8 @@ void add_evaluation(Rows& rows) {
        text("recommend-recipe", "NAME", "with --recommend: recipe of these linears, instead of bf16",
             &InspectConfig::recommend_recipe)
            .suggests(recipe_names()),
-       whole("top", "0", 0, "rows of each table, the worst; 0: all", &InspectConfig::top),
+       whole("top", "0", 0, "rows of each table, the worst; 0: all; with --recommend 10 unless given",
+             &InspectConfig::top),
        text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against"),
        text("against", "FLAGS", "with --bisect: the flags of precision of B"),
        real("bound", "", 0, 1e6,

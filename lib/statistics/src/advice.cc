@@ -96,6 +96,43 @@ void add_recommendation(const json::Object& o, std::vector<std::string>& lines) 
   if (!other.empty()) add_warning(o, o.get_string("other_recipe", kWhat), lines);
 }
 
+// The cast that loses the largest share of its elements; null if none loses any.
+const json::Object* worst_cast(const std::vector<json::Value>& records) {
+  const json::Object* worst = nullptr;
+  double most = 0;
+  for (const json::Object* o : of_type(records, "operand"))
+    for (const char* share : {"underflow_share", "saturated_share"})
+      if (number(*o, share) > most) most = number(*o, share), worst = o;
+  return worst;
+}
+
+// The effect of FP8 in a linear on the loss, that of its group; empty if it was not measured.
+std::string effect_of(const std::string& linear, const std::vector<json::Value>& records) {
+  for (const json::Object* group : of_type(records, "group")) {
+    const auto is_it = [&](const json::Value& name) { return name.as_string() == linear; };
+    if (std::ranges::none_of(group->get_array("linears", kWhat), is_it)) continue;
+    return (group->get_bool("hurts", kWhat) ? ", which raises the loss: "
+                                            : ", no effect on the loss of this model beyond noise: ") +
+           shown(number(*group, "loss_change"), 2) + " \u00b1 " + shown(number(*group, "standard_error"), 2);
+  }
+  return "";
+}
+
+// "worst cast: 63 % underflow in the weight of model.layers.1.mlp.down_proj, no effect on the loss ...".
+void add_worst_cast(const std::vector<json::Value>& records, std::vector<std::string>& lines) {
+  const json::Object* o = worst_cast(records);
+  if (o == nullptr) return;
+  const double underflow = number(*o, "underflow_share"), saturated = number(*o, "saturated_share");
+  const bool saturates = saturated > underflow, backward = o->get_string("operand", kWhat) == "grad_output";
+  std::string linear = o->get_string("linear", kWhat);
+  const std::string effect =
+      backward ? ", which acts on gradients and not on the loss of this batch" : effect_of(linear, records);
+  if (linear.ends_with(".weight")) linear.resize(linear.size() - 7);
+  lines.push_back("worst cast: " + shown(100 * (saturates ? saturated : underflow), 3) + " % " +
+                  (saturates ? "saturation" : "underflow") + " in the " + o->get_string("operand", kWhat) + " of " +
+                  terminal_safe(linear) + effect);
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<json::Value>& records, std::size_t most) {
@@ -138,6 +175,7 @@ std::vector<std::vector<std::string>> most_harmful_first(const std::vector<json:
 std::vector<std::string> recommendations(const std::vector<json::Value>& records) {
   std::vector<std::string> lines;
   for (const json::Object* o : of_type(records, "recommendation")) add_recommendation(*o, lines);
+  if (!lines.empty()) add_worst_cast(records, lines);
   return lines;
 }
 

@@ -140,6 +140,42 @@ std::vector<json::Value> records_of(const Results& results, const std::string& r
   return records;
 }
 
+std::vector<std::vector<std::string>> recipes_in_short(const std::vector<json::Value>& records) {
+  struct Recipe {
+    std::string name;
+    double loss = NAN, sum = 0, worst = 0, underflow = 0;
+    std::int64_t gemms = 0;
+    std::string of{};  // the GEMM with the largest error
+    double mean() const { return gemms == 0 ? HUGE_VAL : sum / static_cast<double>(gemms); }
+  };
+  std::vector<Recipe> recipes;
+  for (const json::Value& v : records) {
+    const json::Object& o = v.as_object();
+    const std::string& type = o.get_string("type", kWhat);
+    if (type == "inspect")
+      recipes.push_back({.name = o.get_string("recipe", kWhat), .loss = number(o, "loss")});
+    else if (recipes.empty())
+      continue;
+    Recipe& recipe = recipes.back();  // the records of a recipe follow that of its batch
+    if (type == "operand") recipe.underflow = std::max(recipe.underflow, number(o, "underflow_share"));
+    if (type != "gemm") continue;
+    const double error = std::isnan(number(o, "relative_error")) ? HUGE_VAL : number(o, "relative_error");
+    recipe.sum += error, ++recipe.gemms;
+    if (recipe.of.empty() || error > recipe.worst)
+      recipe.worst = error,
+      recipe.of = brief_name(glob_of_experts(o.get_string("linear", kWhat))) + " " + o.get_string("gemm", kWhat);
+  }
+  if (recipes.size() < 2) return {};
+  std::ranges::stable_sort(recipes, {}, &Recipe::mean);
+  std::vector<std::vector<std::string>> rows{
+      {"recipe", "loss", "mean error %", "worst %", "worst GEMM", "underflow %"}};
+  const auto finite_percent = [](double share) { return std::isfinite(share) ? percent(share) : "-"; };
+  for (const Recipe& r : recipes)
+    rows.push_back({r.name, shown(r.loss, 6), finite_percent(r.mean()), finite_percent(r.worst), terminal_safe(r.of),
+                    percent(r.underflow)});
+  return rows;
+}
+
 std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>& records, std::size_t most) {
   using Gemm = std::tuple<std::string, std::string, std::string>;
   const auto gemm_of = [&](const json::Object& o) {

@@ -78,6 +78,61 @@ TEST(Tables, ExpertsOfALayerHaveOneName) {
   EXPECT_EQ(rows.at(1).front(), "m.1.experts.*.w1, w3");
 }
 
+json::Value operand(const std::string& linear, const std::string& operand, const std::string& shares) {
+  return json::parse(R"({"type":"operand","linear":")" + linear + R"(","gemm":"forward","operand":")" + operand +
+                         R"(",)" + shares + "}",
+                     "record");
+}
+
+TEST(Tables, RecipesAreALineEachTheLeastMeanErrorFirst) {
+  std::vector<json::Value> records;
+  const auto add = [&](const std::string& recipe, const std::string& error, const std::string& other) {
+    records.push_back(json::parse(R"({"type":"inspect","loss":2.5,"recipe":")" + recipe + R"("})", "record"));
+    EXPECT_EQ(recipes_in_short(records).empty(), records.size() < 2);
+    records.push_back(operand("a", "input", R"("underflow_share":0.25)"));
+    records.push_back(operand("a", "weight", R"("underflow_share":null)"));
+    for (const auto& [linear, text] : {std::pair("model.layers.1.mlp.up_proj.weight", error), {"b", other}})
+      records.push_back(json::parse(
+          std::string(R"({"type":"gemm","linear":")") + linear + R"(","gemm":"dgrad","relative_error":)" + text + "}",
+          "record"));
+  };
+  add("tensorwise", "0.5", "0.25");
+  add("broken", "null", "0.25");
+  add("rowwise", "0.0625", "0.125");
+  const auto rows = recipes_in_short(records);
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[1], (std::vector<std::string>{"rowwise", "2.5", "9.38", "12.5", "b dgrad", "25"}));
+  EXPECT_EQ(rows[2], (std::vector<std::string>{"tensorwise", "2.5", "37.5", "50", "1.up_proj dgrad", "25"}));
+  EXPECT_EQ(rows[3], (std::vector<std::string>{"broken", "2.5", "-", "-", "1.up_proj dgrad", "25"}));
+}
+
+TEST(Recommendations, NameTheWorstCastAndItsEffect) {
+  const auto last = [](const std::string& hurts, const std::string& shares, const std::string& of = "weight") {
+    return recommendations({operand("m.0.up.weight", "input", R"("underflow_share":0.125,"saturated_share":0)"),
+                            operand("m.1.up.weight", of, shares),
+                            json::parse(R"({"type":"group","linears":["m.1.gate.weight","m.1.up.weight"],
+                                "loss_change":0.001,"standard_error":0.002,"hurts":)" +
+                                            hurts + "}",
+                                        "record"),
+                            json::parse(R"({"type":"recommendation","fp8_linears":12,"limit":0.1,"loss_change":0.02,
+                                "standard_error":0.01,"skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0})",
+                                        "record")})
+        .back();
+  };
+  EXPECT_EQ(
+      last("false", R"("underflow_share":0.625,"saturated_share":0)"),
+      "worst cast: 62.5 % underflow in the weight of m.1.up, no effect on the loss of this model beyond noise: 0.001 "
+      "\u00b1 0.002");
+  EXPECT_EQ(last("true", R"("underflow_share":0.25,"saturated_share":0.5)", "input"),
+            "worst cast: 50 % saturation in the input of m.1.up, which raises the loss: 0.001 \u00b1 0.002");
+  EXPECT_EQ(
+      last("false", R"("underflow_share":0.25,"saturated_share":null)", "grad_output"),
+      "worst cast: 25 % underflow in the grad_output of m.1.up, which acts on gradients and not on the loss of this "
+      "batch");
+  EXPECT_EQ(last("false", R"("underflow_share":null,"saturated_share":0)"),
+            "worst cast: 12.5 % underflow in the input of m.0.up");
+}
+
 std::vector<std::string> lines_of(const std::string& members) {
   return recommendations({json::parse(
       R"({"type":"recommendation","fp8_linears":12,"limit":0.1,"loss_change":0.02,"standard_error":0.01,)" + members +

@@ -1,4 +1,4 @@
-/// Names of the tensors of experts: MODULE.experts.N.REST.
+/// Names of linears: those of experts, MODULE.experts.N.REST, and short ones for narrow tables.
 #pragma once
 
 #include <array>
@@ -23,6 +23,9 @@ std::optional<ExpertName> expert_name(const std::string& name);
 
 /// A name of an expert's tensor with * for the number of the expert; other names as they are.
 std::string glob_of_experts(const std::string& name);
+
+/// What tells the linears of a model apart: "0.q_proj" of model.layers.0.self_attn.q_proj.weight.
+std::string brief_name(std::string linear);
 
 /// Keeps, of the items that are the same but for the number of the expert, the first; items of no expert stay. `key_of`
 /// gives what tells items apart, the name of a tensor first. Whether any is of an expert.

@@ -34,7 +34,13 @@ std::vector<std::vector<std::string>> most_sensitive_first(const std::vector<jso
 std::vector<std::vector<std::string>> most_harmful_first(const std::vector<json::Value>& records,
                                                          std::size_t most = kAllRows);
 
-/// Lines that state the {"type":"recommendation"} records.
+/// The rows of a table of recipes: the loss of the batch, the mean and the largest error of a GEMM with its name, and
+/// the largest share of an operand that underflows, the least mean first. The first row is the heading; empty unless
+/// the records are of several recipes.
+std::vector<std::vector<std::string>> recipes_in_short(const std::vector<json::Value>& records);
+
+/// Lines that state the {"type":"recommendation"} records, and, from the {"type":"operand"} and {"type":"group"}
+/// records beside them, the cast that loses most and its effect on the loss.
 std::vector<std::string> recommendations(const std::vector<json::Value>& records);
 
 }  // namespace fp8::statistics
