@@ -193,6 +193,7 @@ SideFacts facts_of(const TensorSet& set, const TensorSet& other) {
   facts.loss = parse_double(set.metadata("loss").value_or(""));
   const std::string precision = set.metadata("precision").value_or("fp32");
   facts.rounded = precision != "fp32";
+  facts.weights = set.holds_weights();
   for (const NamedTensor& t : set.tensors()) {
     if (other.find(t.key) != nullptr) continue;
     facts.torchtitan += set.names() != TensorNames::torchtitan && is_name_of(t.stored, TensorNames::torchtitan);

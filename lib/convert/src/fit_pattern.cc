@@ -129,7 +129,10 @@ struct Factor {
 };
 Factor factor_of(const Range& r) {
   const double factor = std::midpoint(r.least, r.most), error = std::max(kSameFactor, r.noise / 5);
-  const auto whole = [error](double x) { return x > 1.5 && x < kPlain && std::abs(x / std::round(x) - 1) < error; };
+  const auto whole = [error](double x) {
+    const double off = std::abs(x - std::round(x));
+    return x > 1.5 && x < kPlain && off < 0.1 && off < error * x;
+  };
   const auto text = [](double x) { return std::to_string(std::llround(x)); };
   if (whole(factor))
     return {text(factor) == "2" ? "twice A" : text(factor) + " times A",
@@ -181,6 +184,13 @@ std::string missing_part(double factor) {
              : "a micro-batch or a rank does not count";
 }
 
+// The tensors of a group that are zero in B.
+Tensors zeros_of(const Tensors& group) {
+  Tensors zeros;
+  std::ranges::copy_if(group, std::back_inserter(zeros), [](const TensorFit* t) { return is_zero(*t); });
+  return zeros;
+}
+
 double median_of(const Tensors& tensors, double TensorFit::*figure) {
   std::vector<double> values;
   for (const TensorFit* t : tensors) values.push_back(t->*figure);
@@ -192,7 +202,8 @@ double median_of(const Tensors& tensors, double TensorFit::*figure) {
 // The search: each finding explains its tensors, which later ones ignore.
 class Search {
  public:
-  Search(const Fit& fit, double bound) : bound_(bound), rounded_(fit.a.rounded || fit.b.rounded) {
+  Search(const Fit& fit, double bound)
+      : bound_(bound), rounded_(fit.a.rounded || fit.b.rounded), weights_(fit.a.weights && fit.b.weights) {
     for (const TensorFit& t : fit.tensors) {
       all_.push_back(&t);
       const Place place = place_of(t.name);
@@ -213,17 +224,24 @@ class Search {
   }
 
  private:
+  // " in 6 of 9 tensors"; empty if they are all.
+  std::string many(const Tensors& tensors) const {
+    return tensors.size() == all_.size() ? "" : " in " + share(tensors.size(), all_.size()) + " tensors";
+  }
   bool of_everything(const Tensors& telling) {
-    const std::string many =
-        telling.size() == all_.size() ? "" : " in " + share(telling.size(), all_.size()) + " tensors";
+    if (std::ranges::all_of(telling, [](const TensorFit* t) { return is_zero(*t); })) {
+      const Tensors zeros = zeros_of(all_);
+      found_.push_back((zeros.size() == all_.size() ? "all of B is zero" : "B is zero" + many(zeros)) +
+                       rest_of(zeros, all_));
+      return true;
+    }
     const std::string rest = rest_of(telling, all_);
-    if (std::ranges::all_of(telling, [](const TensorFit* t) { return is_zero(*t); }))
-      return found_.push_back((many.empty() ? "all of B is zero" : "B is zero" + many) + rest), true;
-    if (of_other_samples(telling, rest)) return true;
+    if (!weights_ && of_other_samples(telling, rest)) return true;
     const auto range = factors_of(telling);
     if (!range || !range->one()) return false;
     const Factor factor = factor_of(*range);
-    found_.push_back("B is " + factor.text + many + (factor.cause.empty() ? "" : ": " + factor.cause) + rest);
+    found_.push_back("B is " + factor.text + many(telling) +
+                     (factor.cause.empty() || weights_ ? "" : ": " + factor.cause) + rest);
     return true;
   }
   // Tensors that all differ by more than rounding and less than unrelated ones. The factor of a part of the terms of A
@@ -319,12 +337,12 @@ class Search {
   void find_kinds() {
     std::map<std::pair<std::string, Quantity>, std::pair<std::vector<std::string>, Tensors>> same;
     for (const auto& [kind, group] : kinds_) {
-      const Tensors rest = left(group);
+      Tensors rest = left(group);
       if (rest.empty() || std::ranges::none_of(rest, [&](const TensorFit* t) { return deviates(*t, bound_); }))
         continue;
       std::string text;
       if (std::ranges::all_of(rest, [](const TensorFit* t) { return is_zero(*t); }))
-        text = "zero in B";
+        text = "zero in B", rest = zeros_of(group);
       else if (const auto range = factors_of(rest))
         text = size_of(*range);
       if (text.empty()) continue;
@@ -407,6 +425,7 @@ class Search {
   static std::string reason_of(const TensorFit& t) {
     if (!t.note.empty()) return t.note;
     if (is_zero(t)) return "zero in B";
+    if (t.norm_a == 0) return "zero in A";
     if (const auto range = factors_of({&t})) return size_of(*range);
     return "relative L2 " + format_short(t.relative_l2, 3) +
            (std::isnan(t.cosine) ? "" : ", cosine " + format_short(t.cosine, 3));
@@ -414,6 +433,7 @@ class Search {
 
   double bound_;
   bool rounded_;                                           // one side was computed in bf16 or FP8
+  bool weights_;                                           // no gradients, whose causes mean nothing
   Tensors all_;                                            // of both sets
   std::map<std::uint64_t, Tensors> layers_;                // by number
   std::map<std::pair<std::string, bool>, Tensors> kinds_;  // by kind, and whether it is in layers

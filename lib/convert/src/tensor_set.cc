@@ -311,6 +311,7 @@ bool TensorSet::is_safetensors(const std::string& path) {
 
 const std::string& TensorSet::path() const { return state_->path; }
 TensorNames TensorSet::names() const { return state_->names; }
+bool TensorSet::holds_weights() const { return state_->source || exists(state_->path + kConfig); }
 std::optional<std::string> TensorSet::metadata(const std::string& key) const {
   for (const hf::SafetensorsFile& file : state_->files)
     if (const auto found = file.metadata().find(key); found != file.metadata().end()) return found->second;

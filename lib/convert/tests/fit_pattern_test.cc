@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "fp8/convert/fit.h"
@@ -106,6 +107,8 @@ TEST_F(FitTest, WhatCouldNotBeComparedIsCounted) {
   EXPECT_EQ(suggested(a, b), "router alone differs, in 3 of 3 tensors\n");
   // Zeros on both sides are of any factor, and tensors that an earlier line explains are not in a later one.
   const GivenSet idle = times(a, "0.mlp.gate", 0);
+  EXPECT_EQ(suggested(idle, times(idle, "mlp.gate", 0)), "each router is zero in B; the other 14 tensors are equal\n");
+  EXPECT_EQ(suggested(without(idle, "norm"), times(idle, "", 0)), "B is zero in 13 of 17 tensors; 4 are only in B\n");
   EXPECT_EQ(suggested(idle, times(idle, "mlp.gate", 2)),
             "2 of 3 router are 2.00 times too large; 1 is zero in both; the other 15 tensors are equal\n");
   EXPECT_EQ(suggested(a, times(times(a, "layers.1", 0), "q_proj", 2)),
@@ -115,6 +118,7 @@ TEST_F(FitTest, WhatCouldNotBeComparedIsCounted) {
 TEST_F(FitTest, FactorsOfAnySizeAreWritten) {
   GivenSet a = gradients();
   for (auto& [name, given] : a) given.type = DType::f64;
+  EXPECT_EQ(suggested(a, times(a, "", 50.3)), "B is A times 50.30\n");
   EXPECT_EQ(suggested(a, times(a, "", 1e20)), "B is A times 1e+20\n");
   EXPECT_EQ(suggested(a, times(a, "", 1e-200)), "B is A times 1e-200\n");
   EXPECT_EQ(suggested(a, times(a, "", 1e100)), "B is A times 1e+100\n");
@@ -153,6 +157,20 @@ TEST_F(FitTest, TheOneThatDiffersIsNamed) {
   EXPECT_EQ(suggested(a, near), "");
   EXPECT_EQ(suggested(a, near, 0.4),
             "model.layers.1.mlp.gate.weight alone differs by more than 0.3: 1.50 times too large\n");
+}
+
+// Weights have no causes of gradients.
+TEST_F(FitTest, OfWeightsTheFactorAloneIsNamed) {
+  const GivenSet a = gradients();
+  std::vector<std::string> folders;
+  for (const char* name : {"x", "y"}) {
+    std::filesystem::create_directories(at(name));
+    test::write_file(at(name + std::string("/config.json")), "{}");
+    (void)write(name + std::string("/model.safetensors"), name[0] == 'x' ? a : times(a, "", 2));
+    folders.push_back(at(name));
+  }
+  EXPECT_EQ(suggestions(compare_files(folders[0], folders[1], TensorNames::huggingface), 0),
+            std::vector<std::string>{"B is twice A"});
 }
 
 // Gradients of `count` micro-batches: in each tensor a part that is common and one of their own, as large.

@@ -37,6 +37,7 @@ struct TensorFit {
 struct SideFacts {
   std::optional<double> loss{};  ///< key `loss` of the metadata of gradients, if it is a finite number
   bool rounded = false;          ///< key `precision` there, and not fp32: gradients of bf16 or FP8
+  bool weights = false;          ///< see TensorSet::holds_weights()
   std::size_t torchtitan = 0;    ///< tensors without counterpart whose names are torchtitan's and were not translated
   std::size_t megatron = 0;      ///< those whose names are Megatron-LM's
 };

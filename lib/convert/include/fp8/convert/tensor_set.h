@@ -80,6 +80,8 @@ class TensorSet {
   const std::string& path() const;
   /// The names that are translated.
   TensorNames names() const;
+  /// Whether it is a checkpoint or a folder with a config.json: weights of a model. Other files may be gradients.
+  bool holds_weights() const;
   /// The value of a key of the metadata of a safetensors file, of several files the first; nothing of a checkpoint.
   std::optional<std::string> metadata(const std::string& key) const;
   /// Messages about damaged checkpoints that were passed over, see ckpt::Checkpoint::passed_over().
