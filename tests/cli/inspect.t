@@ -226,6 +226,8 @@ bisect wide m.h5 --bisect '--precision fp32' --against ''
 is "fp32 and bf16 differ by less than 2 %" "$? $(figures wide 'all(x["relative_difference"] < 0.02 for x in r[:-1])')" "0 True"
 bisect found hurt.h5 --bisect '--precision bf16' --against '--precision fp8' --bound 0.4
 is "the hurt layer is named, with status 1" "$? $(figures found '[r[-1]["first_above"][k] for k in ("pass", "layer", "operation", "result")]')" "1 ['forward', 1, 'model.layers.1.mlp.down_proj', 'output']"
+on_terminal fp8-inspect hurt.h5 $data -q --bisect "'--precision bf16'" --against "'--precision fp8'" >narrow
+is "its tables fit a terminal" "$(grep -c 'forward  *1.down_proj  *output' narrow) $(LC_ALL=C awk '{ sub(/\r/, "") } length > 80' narrow | grep -vc '^first above ')" "1 0"
 bisect mended hurt.h5 --bisect '--precision bf16' --against '--precision fp8 --filter *layers.1.mlp.down_proj*' --bound 0.4
 is "without FP8 in that layer nothing is" "$? $(figures mended 'r[-1]["first_above"]')" "0 None"
 fp8-inspect hurt.h5 $data --bisect '--precision bf16' --against '--precision fp8' >table 2>err

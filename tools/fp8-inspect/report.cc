@@ -28,6 +28,9 @@ bool fits(const Rows& rows, std::size_t columns) {
   return widest <= columns;
 }
 
+// Whether a heading is that of names of linears.
+bool is_name(std::string_view heading) { return heading == "linear" || heading == "group" || heading == "operation"; }
+
 void remove_column(Rows& rows, std::size_t column) {
   for (std::vector<std::string>& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
 }
@@ -36,9 +39,10 @@ void remove_column(Rows& rows, std::size_t column) {
 // without values are not in it.
 std::string take_constants(Rows& rows) {
   std::string text;
-  for (std::size_t c = rows[0].size(); c-- > 1;) {
+  for (std::size_t c = rows[0].size(); c-- > 0;) {
     const std::string value = rows[1][c];
-    if (rows.size() < 3 || std::any_of(rows.begin() + 1, rows.end(), [&](const auto& row) { return row[c] != value; }))
+    if (is_name(rows[0][c]) || rows.size() < 3 ||
+        std::any_of(rows.begin() + 1, rows.end(), [&](const auto& row) { return row[c] != value; }))
       continue;
     if (value != "-") text = rows[0][c] + " " + value + (text.empty() ? "" : ", ") + text;
     remove_column(rows, c);
@@ -50,7 +54,9 @@ std::string take_constants(Rows& rows) {
 std::string fitted(Rows rows, std::size_t columns) {
   constexpr std::array<std::string_view, 6> kLeastFirst{"scale", "subnormal %", "amax", "p", "cosine", "saturated %"};
   if (columns == 0 || fits(rows, columns)) return cli::table(rows);
-  for (auto row = rows.begin() + 1; row != rows.end(); ++row) row->front() = brief_name(row->front());
+  for (std::size_t c = 0; c < rows[0].size(); ++c)
+    for (auto row = rows.begin() + 1; is_name(rows[0][c]) && row != rows.end(); ++row)
+      (*row)[c] = brief_name((*row)[c]);
   if (fits(rows, columns)) return cli::table(rows);
   const std::string constants = take_constants(rows);
   std::string left_out;
@@ -85,8 +91,8 @@ std::string text_of(const std::vector<json::Value>& records, std::size_t most, s
     if (rows.size() > 1) add(text, fitted(rows, columns));
   text += lines_of(statistics::rerouted(records));
   if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
-    add(text, "the first that differ\n" + cli::table(tables.first));
-    add(text, "those that differ most\n" + cli::table(tables.largest) + "\n");
+    add(text, "the first that differ\n" + fitted(tables.first, columns));
+    add(text, "those that differ most\n" + fitted(tables.largest, columns) + "\n");
   }
   return text + lines_of(statistics::conclusions(records));
 }
