@@ -62,4 +62,11 @@ if [ "$(id -u)" = 0 ]; then
   unset OMPI_ALLOW_RUN_AS_ROOT
   mpi_says "the installed mpirun without permission to run as root fails" '^ fail MPI .* refuses to run as root'
 fi
+echo 'unsigned long cudnnGetVersion(void) { return FOUND; }' >cudnn.c
+for version in 91900 92500; do
+  mkdir "$version" && cc -DFOUND=$version -shared -fPIC -o "$version/libcudnn.so.9" cudnn.c
+  env LD_LIBRARY_PATH="$PWD/$version" fp8-doctor -q >"doctor.$version" 2>&1
+done
+says "a cuDNN before 9.25 passes with the version to install" 'install cuDNN 9.25 or newer|this build has no CUDA' cat doctor.91900
+is "cuDNN 9.25 has no such hint" "$(grep -c '9.25.0' doctor.92500) $(grep -c 'cuDNN 9.25 or newer' doctor.92500)" "1 0"
 done_testing

@@ -43,6 +43,10 @@ says "--no-deterministic stores sums" "$bytes stores sums, added in any order \(
 echo 'unsigned long cudnnGetVersion(void) { return 92800; }' >cudnn.c && cc -shared -fPIC -o libcudnn.so.9 cudnn.c
 says "with cuDNN 9.28 long sequences have ordered sums" "$bytes stores sums, added in order; determinism costs no bytes|this build has no" \
   env LD_LIBRARY_PATH="$PWD" fp8-step m.h5 --data d.h5 --out x --steps 2 --seq-length 4096 --batch-size 16 --device cuda -n
+echo 'unsigned long cudnnGetVersion(void) { return 91900; }' >cudnn.c && mkdir old && cc -shared -fPIC -o old/libcudnn.so.9 cudnn.c
+says "with cuDNN 9.19 a note says that they store scores, and which version does not" \
+  'attention: cuDNN 9.19.0 stores scores, [0-9.]+ GiB written and read a step; 9.25 or newer stores none, nor does --no-deterministic|this build has no' \
+  env LD_LIBRARY_PATH="$PWD/old" fp8-step m.h5 --data d.h5 --out x --steps 2 --seq-length 4096 --batch-size 16 --device cuda -n
 ok "--attention and --no-deterministic are accepted on a CPU" \
   fp8-step m.h5 --data d.h5 --out att --steps 1 --seq-length 16 --batch-size 2 --device cpu --attention plain --no-deterministic
 says "the run record names the CPU's attention, which is deterministic" '"attention":"cpu","deterministic":true,"device":"CPU' head -1 att/log.jsonl

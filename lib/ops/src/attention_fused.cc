@@ -68,6 +68,21 @@ std::int64_t library_version() {
   return static_cast<std::int64_t>(library.function<std::size_t (*)()>("cudnnGetVersion")());
 }
 
+// The version of the library that is found, or 0.
+std::int64_t version_or_0() {
+  try {
+    return library_version();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+// Whether a library can have ordered sums on the chip, without a stream on an H100.
+bool chip_orders(const Context& ctx) {
+  const int capability = ctx.stream == nullptr ? kHopper : cudnn::capability(ctx);
+  return capability >= kHopper && capability < kAfterHopper;
+}
+
 // Runs all parts of a call, which are equal. `lse` is read by gradients, else written.
 void run_parts(const Context& ctx, const FusedAttention& call, const Documents& documents,
                const FusedOperands& operands, const View& lse, const std::array<View, 3>& results) {
@@ -96,20 +111,18 @@ void run_parts(const Context& ctx, const FusedAttention& call, const Documents& 
 
 }  // namespace
 
-bool has_ordered_sums(const Context& ctx) {
-  const int capability = ctx.stream == nullptr ? kHopper : cudnn::capability(ctx);
-  if (capability < kHopper || capability >= kAfterHopper) return false;
-  try {
-    return library_version() >= kOrdered;
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool has_ordered_sums(const Context& ctx) { return chip_orders(ctx) && version_or_0() >= kOrdered; }
 
 std::string attention_library() {
   const std::int64_t version = library_version();
   return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
+}
+
+std::string attention_library_advice() {
+  if (library_version() >= kOrdered) return {};
+  return "before 9.25, on compute capability 9.0, deterministic gradients of long sequences store all scores, which takes "
+         "longer: install cuDNN 9.25 or newer (nvidia-cudnn-cu13)";
 }
 
 GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents) {
@@ -122,7 +135,8 @@ GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t gro
            static_cast<double>(parts.sequences * parts.groups);
   };
   const double sums = bytes(FusedSums::atomic), scores = bytes(FusedSums::scores);
-  return {scores, sums, parts_of(call, has_ordered_sums(ctx)).each.sums == FusedSums::ordered};
+  const bool ordered = parts_of(call, true).each.sums == FusedSums::ordered, has = has_ordered_sums(ctx);
+  return {scores, sums, ordered && has, ordered && !has && chip_orders(ctx) && version_or_0() > 0};
 }
 
 void refuse(const std::string& reason) {

@@ -142,6 +142,8 @@ void Doctor::cuda() {
       "cuDNN",
       "install cuDNN 9, or add its folder to LD_LIBRARY_PATH; without it runs need --attention plain, which is slower",
       [] { return ops::attention_library(); });
+  if (Check& cudnn = found_.checks.back(); cudnn.verdict == Verdict::pass && !device::runtime_version().empty())
+    cudnn.hint = ops::attention_library_advice();
   device_library("NCCL", "several ranks need it: install NCCL 2.18 or newer, or add its folder to LD_LIBRARY_PATH",
                  [] { return comm::device_library_version(); });
 }

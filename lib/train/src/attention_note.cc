@@ -33,6 +33,11 @@ ops::GradientBytes bytes_of_step(const RunSetup& s, const DeviceSetup& device) {
 
 std::string text_of(double bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
 
+std::string outdated_text(const ops::GradientBytes& bytes) {
+  return "attention: " + ops::attention_library() + " stores scores, " + text_of(bytes.scores) +
+         " written and read a step; 9.25 or newer stores none, nor does " + cli::flag_name("no-deterministic");
+}
+
 }  // namespace
 
 std::string note_of_attention(const RunSetup& s, const DeviceSetup& device, std::size_t workspace, std::size_t atomic) {
@@ -46,9 +51,16 @@ std::string note_of_attention(const RunSetup& s, const DeviceSetup& device, std:
     return text + "stores sums, added in any order (" + flag + "); determinism would cost " + cost;
   text += bytes.ordered ? "stores sums, added in order" : "stores scores";
   text += "; determinism costs " + cost;
+  if (bytes.outdated) return text + "\n" + outdated_text(bytes);
   if (workspace <= kMuch) return text;
   return text + "\nattention gradients take " + human_bytes(workspace) + "; " + human_bytes(atomic) + " with " + flag +
          ", or with cuDNN 9.25 or newer on compute capability 9.0";
+}
+
+std::string note_of_outdated_attention(const RunSetup& s, const DeviceSetup& device) {
+  if (!s.model_spec.attention.deterministic) return {};
+  const ops::GradientBytes bytes = bytes_of_step(s, device);
+  return bytes.outdated ? outdated_text(bytes) : "";
 }
 
 }  // namespace fp8::train

@@ -372,10 +372,14 @@ std::string plan_text(const RunSetup& setup, const std::string& memory) {
          (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + memory;
 }
 
+// Whether cuDNN computes attention.
+bool has_fused_attention(const RunSetup& s, const DeviceSetup& device) {
+  return device.type() != device::DeviceType::host && s.model_spec.attention.kernels != ops::AttentionKernels::plain;
+}
+
 // What attention's gradients take on a GPU; empty where cuDNN does not compute them.
 std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, const shard::MemoryPlan& plan) {
-  if (device.type() == device::DeviceType::host || s.model_spec.attention.kernels == ops::AttentionKernels::plain)
-    return {};
+  if (!has_fused_attention(s, device)) return {};
   shard::ModelSpec atomic = s.model_spec;
   atomic.attention.deterministic = false;
   const auto workspace = [](const shard::MemoryPlan& p) { return p.bytes_of("attention workspace"); };
@@ -395,6 +399,8 @@ void announce_plan(const RunSetup& s, const JobMemory& memory, const state::Jour
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
   announce_plan(s, run.memory, run.journal);
+  if (has_fused_attention(s, run.device))
+    if (const std::string note = note_of_outdated_attention(s, run.device); !note.empty()) run.journal.note(note);
   json::Value record =
       run_record(s.config, s.model_spec.config, s.model_spec.table, run.memory.plan, run.device,
                  mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);

@@ -50,6 +50,9 @@ struct AttentionOptions {
 /// "cuDNN 9.19.0", the library of the fused kernels, as the dynamic linker finds it. Throws Error if it cannot be
 /// loaded.
 std::string attention_library();
+/// What a newer library than attention_library() would do better on some GPU, and which one to install; empty if there
+/// is nothing. Throws as attention_library().
+std::string attention_library_advice();
 
 /// FLOPs of the GEMMs of attention_forward for q [B, T, H, D]: products of each query with the keys of its document up
 /// to its position, and of the probabilities with the values.
@@ -65,6 +68,7 @@ struct GradientBytes {
   double scores = 0;     ///< the gradients of all scores are stored, which makes the result deterministic
   double sums = 0;       ///< dq is summed in f32 instead, in a fixed order or in the order in which blocks finish
   bool ordered = false;  ///< whether a deterministic call sums in a fixed order, and stores no scores
+  bool outdated = false;  ///< whether it stores scores only because cuDNN, which was found, is too old
 };
 
 /// The bytes for q [B, T, H, D] and `groups` key heads; `q` and the starts of documents need no data. Without a stream
