@@ -94,7 +94,7 @@ bad "no checkpoint is refused" 'CHECKPOINT: needed' $data
 bad "no data is refused" '--data: needed' m.h5
 bad "a missing checkpoint is refused" 'none.h5: No such file' none.h5 $data
 bad "a token file as checkpoint is refused" 'd.h5: a token file, not a checkpoint' d.h5 $data
-bad "a checkpoint as data is refused" 'm.h5: not a token file' m.h5 --data m.h5
+bad "a checkpoint as data is refused" 'm.h5: a checkpoint, not a token file' m.h5 --data m.h5
 bad "a Hugging Face folder is refused" '.*llama3/hf: a Hugging Face folder' "$SRC/tests/golden/models/llama3/hf" $data
 says "a length beyond the context has a note" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-eval m.h5 --data d.h5 --seq-length 200
 bad "a sequence longer than the data is refused" 'd.h5: 4000 tokens are too few' m.h5 --data d.h5 --seq-length 4000

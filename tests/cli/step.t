@@ -26,8 +26,10 @@ refused "an empty file as model is refused" 'empty.h5: not a checkpoint' empty.h
 refused "a truncated model is refused" 'short.h5: truncated: 100000 bytes of' short.h5 --data d.h5 $base
 refused "a model with a changed byte is refused" 'flipped.h5: /weights/.*: damaged' flipped.h5 --data d.h5 $base
 refused "missing data is refused" 'none.h5: No such file' m.h5 --data none.h5 $base
-refused "a model as data is refused" 'm.h5: not a token file' m.h5 --data m.h5 $base
-refused "a text as data is refused" 'text.txt: not a token file' m.h5 --data text.txt $base
+refused "a model as data is refused" 'm.h5: a checkpoint, not a token file' m.h5 --data m.h5 $base
+echo '[{"text":"a"}]' >list.json
+refused "a text as data is refused with the command that helps" 'text.txt: text, not a token file; make one: fp8-tokenize text.txt -o text.h5 ' m.h5 --data text.txt $base
+refused "and so is JSON" 'list.json: JSON, not a token file; make one: fp8-tokenize list.json -o list.h5 ' m.h5 --data list.json $base
 refused "a folder as data is refused" 'hf: not a regular file' m.h5 --data hf $base
 refused "--device cuda without a GPU is refused" '--device cuda: (no |this build has no )' m.h5 --data d.h5 $base --device cuda
 says "--device cuda -n plans for a GPU that is not there, in a build with CUDA" 'CUDA \(assumed\) +768 MiB|this build has no' fp8-step m.h5 --data d.h5 $base --device cuda -n
@@ -195,6 +197,10 @@ fp8-step m.h5 $base --data d.h5 --precision fp8 --recipe rowwise --no-power-of-2
 result $? "--print-config succeeds"
 [ ! -e x ]
 result $? "--print-config creates no run"
+{ printf '\357\273\277' && cat run.json; } >mark.json
+ok "--config reads a file after a byte order mark" fp8-step m.h5 --config mark.json --print-config
+printf 'steps: 3\nlr: 1e-3\n' >run.yaml
+says "a configuration in YAML is refused" '^fp8-step: run.yaml: a configuration is a JSON object, which begins with \{, and this file with steps: 3$' fp8-step m.h5 --config run.yaml --print-config
 ok "--config reads the printed configuration" fp8-step m.h5 --config run.json --print-config
 is "the configuration is unchanged" "$(cat out)" "$(cat run.json)"
 ok "a flag with --config succeeds" fp8-step m.h5 --config run.json --lr 0.25 --print-config

@@ -42,6 +42,19 @@ says "a record without text is refused with its line" '^fp8-tokenize: bad.jsonl:
 printf '{"text": "ab"' >torn.jsonl
 says "an incomplete record is refused with its line" '^fp8-tokenize: torn.jsonl: line 1' fp8-tokenize torn.jsonl -o y.h5
 
+mark=$(printf '\357\273\277')
+{ printf %s "$mark" && cat x.jsonl; } >mark.jsonl && { printf %s "$mark" && cat text.txt; } >mark.txt
+ok "JSON Lines after a byte order mark are read" fp8-tokenize mark.jsonl -o mark.h5
+ok "as without it" cmp mark.h5 x.h5
+is "from standard input too" "$(fp8-tokenize - --from jsonl -n -o y.h5 <mark.jsonl)" "y.h5: would hold 4 tokens in 2 documents, vocabulary 256"
+ok "and so is text" fp8-tokenize mark.txt -f -o mark.h5
+ok "as without it" cmp mark.h5 data.h5
+says "unless --from text reads any bytes" '^mark.h5: 20003 tokens' fp8-tokenize mark.txt --from text -f -o mark.h5
+printf '{\n  "text": "one",\n  "id": 1\n}\n' >pretty.json && cp pretty.json pretty.jsonl
+for input in pretty.json pretty.jsonl; do
+  says "$input: a record over several lines is refused with what to do" "^fp8-tokenize: $input: line 1 column 2: .*; a record is one line, or an element of an array\$" fp8-tokenize $input -o y.h5
+done
+
 printf '\001\000\054\001' >ids.u16
 says "a file of u16 ids is read" '^ids.h5: 2 tokens in 1 document, vocabulary 301$' fp8-tokenize ids.u16 --vocab-size 301 -o ids.h5
 says "ids without --vocab-size are refused" '^fp8-tokenize: ids.u16: ids need a vocabulary size \(use --vocab-size\)$' fp8-tokenize ids.u16 -o y.h5

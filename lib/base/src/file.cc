@@ -13,6 +13,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/input.h"
+#include "fp8/base/text.h"
 #include "transfer.h"
 
 namespace fp8 {
@@ -172,7 +173,7 @@ void File::close() {
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) throw_errno(path_, "cannot close", errno);
 }
 
-std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting) {
+std::string read_whole_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   File file = File::open_read(path, waiting);
   const auto too_large = [&] { return Error(path + ": larger than " + std::to_string(max_bytes) + " bytes"); };
@@ -186,6 +187,12 @@ std::string read_text_file(const std::string& path, std::uint64_t max_bytes, con
     if (text.size() > max_bytes) throw too_large();
     room = std::max(kPiece, text.size() / 2);
   }
+}
+
+std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting) {
+  std::string text = read_whole_file(path, max_bytes, waiting);
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
+  return text;
 }
 
 }  // namespace fp8

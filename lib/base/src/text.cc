@@ -99,6 +99,17 @@ std::string excerpt(std::string_view text, std::size_t most) {
   return std::string(text.substr(0, end)) + "...";
 }
 
+bool is_plain_word(std::string_view text) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=@%,:";
+  return !text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos;
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 bool valid_utf8(std::string_view text) { return valid_utf8_length(text) == text.size(); }
 
 std::size_t valid_utf8_length(std::string_view text) {

@@ -49,6 +49,19 @@ TEST(TerminalSafe, KeepsTextAndEscapesTheRest) {
   EXPECT_EQ(terminal_safe("\xED\xA0\x80"), "\\xed\\xa0\\x80");  // a surrogate
 }
 
+TEST(ByteOrderMark, IsLeftOutAtTheBeginning) {
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF"
+                                    "a\xEF\xBB\xBF"),
+            "a\xEF\xBB\xBF");
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB"), "\xEF\xBB");
+  EXPECT_EQ(without_byte_order_mark(""), "");
+}
+
+TEST(PlainWord, NeedsNoQuotes) {
+  EXPECT_TRUE(is_plain_word("a/b-1.h5"));
+  for (const char* word : {"", "a b", "a'b", "$a", "a*", "\n"}) EXPECT_FALSE(is_plain_word(word)) << word;
+}
+
 TEST(ValidUtf8, AcceptsAndRefuses) {
   for (const char* good : {"", "a", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
                            "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {

@@ -180,7 +180,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
     const std::string name = s.path + "/" + std::string(kManifestName);
     if (!std::filesystem::exists(name, ignored)) throw Error(path + ": not a checkpoint: it has no manifest.json");
     if (!std::filesystem::is_regular_file(name, ignored)) throw Error(name + ": not a regular file");
-    const std::string text = read_text_file(name, kMaxManifest);
+    const std::string text = read_whole_file(name, kMaxManifest);
     s.digest = digest_of(std::as_bytes(std::span(text))).hex();
     s.manifest = parse_manifest(text, name);
     s.readers.resize(s.manifest.files.size());

@@ -48,9 +48,7 @@ std::string_view without_cut_sequence(std::string_view text) {
 
 // A shell command that converts the Parquet file `name` to JSON Lines. A name that would need quotes is not repeated.
 std::string parquet_command(const std::string& name) {
-  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=@%,";
-  const bool plain = name.find_first_not_of(kPlain) == std::string::npos;
-  const std::string from = plain ? name : "FILE.parquet";
+  const std::string from = is_plain_word(name) ? name : "FILE.parquet";
   const std::string to = from.substr(0, from.ends_with(".parquet") ? from.size() - 8 : from.size()) + ".jsonl";
   return "python3 -c \"import pandas; pandas.read_parquet('" + from + "').to_json('" + to +
          "', orient='records', lines=True)\"";

@@ -2,12 +2,16 @@
 // pages read earlier do not count as memory of the process.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "blocks.h"
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
+#include "fp8/base/file_kind.h"
+#include "fp8/base/text.h"
 #include "fp8/data/tokens.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
@@ -42,6 +46,26 @@ std::int64_t integer_attribute(const h5::Attributes& root, const std::string& pa
   return std::get<std::int64_t>(found->second);
 }
 
+// Throws Error with the command that makes a token file of `path` if it is a file of text.
+void refuse_source(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  const File file = File::open_read(path);
+  std::string head(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), 4096)), '\0');
+  file.pread_exact(std::as_writable_bytes(std::span(head)), 0);
+  const FileKind kind = kind_of_file(head);
+  if (kind == FileKind::checkpoint) throw Error(path + ": a checkpoint, not a token file");
+  const bool cut = head.size() == 4096 && valid_utf8_length(head) + 3 >= head.size();  // in the middle of a character
+  const bool text = kind == FileKind::unknown && head.find('\0') == std::string::npos && (valid_utf8(head) || cut);
+  if (head.empty() || !text) return;
+  const char first = head[std::min(head.find_first_not_of(" \t\r\n"), head.size() - 1)];
+  const std::string from = is_plain_word(path) ? path : "FILE";
+  const std::string to = std::filesystem::path(from).replace_extension(".h5").string();
+  throw Error(path + ": " + (first == '{' || first == '[' ? "JSON" : "text") +
+              ", not a token file; make one: fp8-tokenize " + from + " -o " + to +
+              " (with --tokenizer and, for conversations, --template)");
+}
+
 }  // namespace
 
 struct TokenFile::State {
@@ -52,9 +76,12 @@ struct TokenFile::State {
     tokens.emplace(reader, "tokens", "digests");
     if (info.mask) mask.emplace(reader, "mask", "mask_digests");
   }
-  static h5::Reader opened(const std::string& file, bool verify) {
+  static h5::Reader opened(const std::string& file, bool verify) try {
     if (verify) h5::verify_file(h5::Reader(file, h5::kTokensMagic));
     return h5::Reader(file, h5::kTokensMagic);
+  } catch (const Error&) {
+    refuse_source(file);
+    throw;
   }
   void read_attributes(const h5::Attributes& root) {
     if (h5::text_or_empty(root, "format") != "fp8-tokens") throw Error(path + ": not a token file");

@@ -11,6 +11,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
 #include "fp8/base/ordered.h"
+#include "fp8/base/text.h"
 #include "fp8/json/records.h"
 #include "ids.h"
 #include "input.h"
@@ -58,15 +59,16 @@ class TextSink {
   std::optional<DocumentEncoder> encoder_;
 };
 
-// Reads a text; with `judge`, throws if the first bytes, which the sink also gets, are not text.
+// Reads a text; with `judge`, throws if the first bytes are not text, and leaves out a byte order mark before them.
 void read_text(const std::string& path, bool judge, TextSink& sink) {
   Input input(path, sink.waiting());
   std::vector<char> piece(kPiece);
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(piece));
   while (const std::size_t n = input.fill(bytes)) {
     if (judge) check_text(input.name(), bytes.first(std::min(n, kHeadBytes)));
+    const std::string_view text(piece.data(), n);
+    sink.append(judge ? without_byte_order_mark(text) : text, input.name());
     judge = false;
-    sink.append({piece.data(), n}, input.name());
   }
   sink.end_document();
 }
@@ -131,6 +133,14 @@ std::vector<std::byte> head_of(const std::string& path) {
   return head;
 }
 
+// Throws if the first line of JSON, which is not an array, is no whole record.
+void check_first_line(const std::string& path, std::string_view head) {
+  head = without_byte_order_mark(head);
+  const std::size_t newline = head.find('\n');
+  if (newline != std::string_view::npos && head.starts_with('{'))
+    (void)json::parse_line(head.substr(0, newline), path, 1);
+}
+
 Source recognize(const std::string& path) {
   const std::vector<std::byte> head = head_of(path);
   if (has_llmc_magic(head)) return Source::llmc;
@@ -144,6 +154,7 @@ Source recognize(const std::string& path) {
   if (extension == ".bin") throw Error(path + ": not an llm.c file; state its format", {{"from", "u16, u32 or text"}});
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (extension == ".json" && json::begins_array(text, path)) return Source::json;
+  if (extension == ".json") check_first_line(path, text);
   if (extension == ".json") throw Error(path + ": state its format", {{"from", "jsonl (an object a line) or text"}});
   check_text(path, head);
   return Source::text;

@@ -3,6 +3,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/input.h"
+#include "fp8/base/text.h"
 #include "parse_at.h"
 
 namespace fp8::json {
@@ -50,9 +51,9 @@ std::optional<std::string_view> LineReader::next_text() {
   while (const std::optional<std::string_view> line = next_line()) {
     if (blank(*line) && !whole_) return std::nullopt;
     // Without its newline, so that a truncated value is reported on this line.
-    const std::string_view text = whole_ ? line->substr(0, line->size() - 1) : *line;
+    std::string_view text = whole_ ? line->substr(0, line->size() - 1) : *line;
     begin_ = scanned_ = begin_ + line->size();
-    ++line_;
+    if (++line_ == 1) text = without_byte_order_mark(text);
     if (!blank(text)) return text;
   }
   return std::nullopt;
@@ -64,7 +65,13 @@ std::optional<Value> LineReader::next() {
 }
 
 Value parse_line(std::string_view text, const std::string& name, std::uint64_t line) {
-  return parse_at(text, name, line, Limits{.max_bytes = kLongestRecord});
+  try {
+    return parse_at(text, name, line, Limits{.max_bytes = kLongestRecord});
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    if (message.find(": unexpected end of input") == std::string::npos) throw;
+    throw Error(message + "; a record is one line, or an element of an array", e.code());
+  }
 }
 
 }  // namespace fp8::json

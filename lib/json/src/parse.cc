@@ -8,6 +8,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/text.h"
 #include "parse_at.h"
 
 namespace fp8::json {
@@ -182,6 +183,15 @@ Value parse(std::string_view text, const std::string& name, const Limits& limits
 
 Value parse_file(const std::string& path, const Limits& limits) {
   return parse(read_text_file(path, limits.max_bytes), path, limits);
+}
+
+Value parse_object_file(const std::string& path, const std::string& what, const Limits& limits) {
+  const std::string text = read_text_file(path, limits.max_bytes);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] != '{')
+    throw Error(path + ": " + what + " is a JSON object, which begins with {, and this file with " +
+                terminal_safe(excerpt(std::string_view(text).substr(first, text.find('\n', first) - first), 40)));
+  return parse(text, path, limits);
 }
 
 }  // namespace fp8::json

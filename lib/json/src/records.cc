@@ -9,6 +9,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/base/input.h"
+#include "fp8/base/text.h"
 #include "parse_at.h"
 
 namespace fp8::json {
@@ -130,6 +131,7 @@ class ArrayReader {
 }  // namespace
 
 bool begins_array(std::string_view head, const std::string& name) {
+  head = without_byte_order_mark(head);
   const std::size_t open = head.find_first_not_of(kSpace);
   if (open == std::string_view::npos || head[open] != '[') return false;
   const std::size_t next = head.find_first_not_of(kSpace, open + 1);
@@ -169,6 +171,7 @@ RecordReader::RecordReader(const std::string& path, Layout layout, const File::W
   }
   while (s.head.size() < kReadPiece && append_some(s.fd, s.name, s.head, kReadPiece - s.head.size()) > 0) {
   }
+  s.head.erase(0, s.head.size() - without_byte_order_mark(s.head).size());
 }
 
 RecordReader::~RecordReader() = default;

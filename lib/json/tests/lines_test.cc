@@ -44,6 +44,24 @@ TEST(LineReader, ReadsLines) {
   EXPECT_EQ(reader.next(), std::nullopt);
 }
 
+TEST(LineReader, AByteOrderMarkIsPartOfNoFile) {
+  const TemporaryFile file(
+      "\xEF\xBB\xBF"
+      "1\n2\n\xEF\xBB\xBF"
+      "3\n");
+  LineReader reader(file.path());
+  EXPECT_EQ(reader.next()->as_int(), 1);
+  EXPECT_EQ(reader.next()->as_int(), 2);
+  EXPECT_EQ(error_of([&] { reader.next(); }), file.path() + ": line 3 column 1: byte order mark");
+}
+
+TEST(LineReader, ARecordOverSeveralLines) {
+  const TemporaryFile file("{\n  \"a\": 1\n}\n");
+  LineReader reader(file.path());
+  const std::string message = error_of([&] { reader.next(); });
+  EXPECT_TRUE(message.ends_with("; a record is one line, or an element of an array")) << message;
+}
+
 TEST(LineReader, EmptyInput) {
   const TemporaryFile file("");
   LineReader reader(file.path());

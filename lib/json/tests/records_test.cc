@@ -55,6 +55,9 @@ TEST_F(Records, the_layout_is_found_by_content) {
   EXPECT_EQ(read("[1]\n", Layout::by_content, "x.jsonl"), "1:[1]|");
   EXPECT_EQ(read("[{}]\n", Layout::by_content, "x.jsonl"), "1:{}|");
   EXPECT_EQ(read("[\n", Layout::lines), "1:[|");
+  EXPECT_EQ(read("\xEF\xBB\xBF{}\n", Layout::by_content), "1:{}|");
+  EXPECT_EQ(read("\xEF\xBB\xBF[{}]\n", Layout::by_content, "x.jsonl"), "1:{}|");
+  EXPECT_TRUE(begins_array("\xEF\xBB\xBF[{", "x"));
   EXPECT_FALSE(begins_array("", "x.json"));
   EXPECT_TRUE(begins_array("\n[", "x"));
 }

@@ -121,15 +121,10 @@ std::optional<std::span<const std::string>> step_words(std::span<const std::stri
 }
 
 std::string shell_text(std::span<const std::string> words) {
-  constexpr std::string_view kPlain = "%+,-./:=@_";
   std::string line;
   for (const std::string& word : words) {
-    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-             kPlain.find(c) != kPlain.npos;
-    });
     if (!line.empty()) line += ' ';
-    if (plain) {
+    if (is_plain_word(word)) {
       line += word;
       continue;
     }

@@ -65,7 +65,7 @@ std::string model_config_file(const std::string& preset_or_path) {
 }
 
 json::Value read_model_config(const std::string& preset_or_path) {
-  return json::parse_file(model_config_file(preset_or_path), kConfigLimits);
+  return json::parse_object_file(model_config_file(preset_or_path), "the configuration of a model", kConfigLimits);
 }
 
 void set_config_key(json::Value& config, std::string_view assignment) {

@@ -168,8 +168,8 @@ RunConfig step_config(const Arguments& a) {
 cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
   if (arguments.has("config")) {
     const std::string path = arguments.text("config");
-    cli::parse_config(command, json::parse_file(path, {.max_depth = 16, .max_bytes = std::size_t{1} << 24U}), arguments,
-                      path);
+    const json::Limits limits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
+    cli::parse_config(command, json::parse_object_file(path, "a configuration", limits), arguments, path);
   }
   return arguments;
 }

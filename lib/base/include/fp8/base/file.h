@@ -162,6 +162,9 @@ std::uint64_t free_space(const std::string& path);
 void remove_tree(const std::string& path, const PieceRunner& run = {});
 
 /// Whole content of a file or pipe. Throws when it holds more than `max_bytes`. `waiting` as in File::open_read().
+std::string read_whole_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting = {});
+
+/// read_whole_file() without a byte order mark at the beginning.
 std::string read_text_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting = {});
 
 /// Folder part of a path: "." where there is none.

@@ -21,6 +21,12 @@ std::string excerpt(std::string_view text, std::size_t most = 80);
 /// Whether `text` is UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool valid_utf8(std::string_view text);
 
+/// Whether a shell reads `text` as one word without quotes.
+bool is_plain_word(std::string_view text);
+
+/// `text`, the beginning of a file, without the byte order mark of UTF-8 that some programs write first.
+std::string_view without_byte_order_mark(std::string_view text);
+
 /// Length in bytes of the longest prefix of `text` that is valid UTF-8.
 std::size_t valid_utf8_length(std::string_view text);
 

@@ -1,5 +1,5 @@
-/// Reading and writing strict JSON (RFC 8259) and JSON Lines. No comments, no byte order mark, no NaN, no trailing
-/// bytes.
+/// Reading and writing strict JSON (RFC 8259) and JSON Lines. No comments, no byte order mark but at the beginning of a
+/// file, no NaN, no trailing bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,17 @@ Value parse(std::string_view text, const std::string& name, const Limits& limits
 /// Parses a whole file; errors name `path`.
 Value parse_file(const std::string& path, const Limits& limits = {});
 
+/// parse_file() for a file that is an object, such as "a configuration" in `what`. Throws Error `path: WHAT is a JSON
+/// object, ...` for text that begins as none does, such as YAML.
+Value parse_object_file(const std::string& path, const std::string& what, const Limits& limits = {});
+
 /// One line when `indent` < 0, else one member per line, indented by `indent` spaces per level. Floats are printed as
 /// the shortest decimal that reads back to the same bits, always in float form (1.0); non-finite values become null.
 /// Invalid UTF-8 becomes U+FFFD. Deterministic.
 std::string dump(const Value& value, int indent = -1);
 
-/// Parses exactly one value, which begins at line `line` of `name`, like LineReader::next().
+/// Parses exactly one value, which begins at line `line` of `name`, like LineReader::next(). If it ends too early, the
+/// error says that a record is one line or the element of an array.
 Value parse_line(std::string_view text, const std::string& name, std::uint64_t line);
 
 /// Reader of JSON Lines. Empty lines are skipped; a line may be up to 64 MiB long.
