@@ -82,6 +82,11 @@ is "a message that does not count is no target" "$(grep '^+' out)" '+ "2<|eot_id
 is "other meanings are named once" "$(sed 1d err)" 'fp8-tokenize: 2 of 3 records: "label" is false, but the answer is trained
 fp8-tokenize: 1 of 3 records: "tools" is not rendered'
 is "and counted" "$(fp8-tokenize meaning.jsonl "${llama3[@]}" -n -o x.h5 --json -q | grep -o '"ignored":{.*},')" '"ignored":{"\"label\" is false, but the answer is trained":2,"\"tools\" is not rendered":1},'
+echo '{"instruction":"Rome?","chosen":"Rome.","rejected":"Pisa."}' >pairs.jsonl
+says "preferences without an answer" '^fp8-tokenize: pairs.jsonl: line 1: "output" is missing \(use --columns response=chosen to train on the chosen answers\)$' fp8-tokenize pairs.jsonl "${llama3[@]}" -o pairs.h5
+says "as it says, with a note" '^fp8-tokenize: 1 of 1 record: "rejected" is not used: preferences are not learned$' fp8-tokenize pairs.jsonl "${llama3[@]}" -o pairs.h5 --columns response=chosen
+echo '{"chosen":[{"role":"user","content":"Rome?"},{"role":"assistant","content":"Rome."}],"rejected":[]}' >pairs.jsonl
+says "preferences as messages" ' \(use --columns messages=chosen to train on the chosen answers\)$' fp8-tokenize pairs.jsonl "${llama3[@]}" -n -o other.h5
 sed -i '3s/"label":false/"images":["1.jpg"]/' meaning.jsonl
 says "pictures are refused" '^fp8-tokenize: meaning.jsonl: line 3: the record has "images", but only text is read$' fp8-tokenize meaning.jsonl "${llama3[@]}" -o x.h5
 ok "or left out" fp8-tokenize meaning.jsonl "${llama3[@]}" -o meaning.h5 -f --skip-bad 0.5

@@ -92,6 +92,9 @@ echo '{"messages":[{"role":"user","content":"hello"}]}' >hello.jsonl
 is "for messages too" "$(new own-model.h5 --input hello.jsonl)" "$named"
 is "for a checkpoint of a run too" "$(new run hello | cut -c-45)" "$(printf %s "$named" | cut -c-45)"
 is "--tokenizer may name it" "$(new bare-model.h5 hello --tokenizer own)" "$named"
+for _ in 1 2; do echo '{"messages":[{"role":"user","content":"hello"}],"tools":[{}]}'; done >tools.jsonl
+new own-model.h5 --input tools.jsonl >out
+is "what a prompt states besides is named once" "$(sed 1d err)" 'fp8-generate: tools.jsonl: "tools" is not rendered'
 new own-model.h5 hello -q >out
 is "--quiet prints no note" "$(cat err)" ""
 plain=$(new bare-model.h5 hello)

@@ -70,6 +70,9 @@ Conversation read_alpaca(const json::Object& record, const Schema& schema) {
   const std::string query = optional_text(record, schema.query);
   if (!user.empty() && !query.empty()) user += '\n';
   user += query;
+  if (!record.contains(schema.response) && record.contains("chosen"))
+    throw Error(quoted(schema.response) + " is missing",
+                {{"columns", "response=chosen to train on the chosen answers"}});
   const std::string& answer = text_of(needed(record, schema.response), quoted(schema.response));
   read_history(record, schema.history, out);
   out.turns.push_back({std::move(user), answer});

@@ -66,7 +66,9 @@ class Renderer {
     try {
       if (!value.is_object()) throw Error("the record is not an object");
       if (!batch.schema)
-        throw Error("none of the columns of alpaca, sharegpt and messages", {{"columns", "to name others"}});
+        throw Error("none of the columns of alpaca, sharegpt and messages",
+                    {{"columns", value.as_object().contains("chosen") ? "messages=chosen to train on the chosen answers"
+                                                                      : "to name others"}});
       chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
       out.document = chat::assemble(renderer_.render(conversation, encoder), options_.mask, cutoff_);
       out.ignored = std::move(conversation.ignored);
