@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What fp8-export writes, loaded by transformers, compressed-tensors and PEFT on the CPU, and compared with fp8-eval and fp8-generate.
+"""What fp8-export writes, loaded by transformers, compressed-tensors and PEFT on the CPU, and compared with fp8-eval and fp8-generate. Folders in bf16, of
+each family with each kind of rope too, are also loaded by transformers 4.57, which reads older spellings of keys in config.json.
 
 Losses of tokens in float32 on both sides differ by the order of sums: 2e-5 nats is the bound of tests/golden/models/README.md, whose models these
 are. It holds for every format, because both sides compute with the same values: those of bf16, of the dequantized codes, of the merged adapters.
@@ -24,16 +25,22 @@ from transformers.utils import logging
 
 sys.dont_write_bytecode = True
 SRC = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SRC / "tests/man"))
+sys.path[:0] = [str(SRC / "tests/man"), str(SRC / "tests/hf")]
+import losses as theirs  # noqa: E402
+from losses import LENGTH, SEQUENCES  # noqa: E402
 from mdoc import Tap  # noqa: E402
 
 MODELS = ("llama3", "llama-tied", "qwen2", "qwen3", "wide", "blocks", "mixtral", "experts")
-LENGTH, SEQUENCES = 32, 4
+FAMILIES = {"llama": {}, "mistral": {"sliding_window": 64}, "qwen3": {}, "mixtral": {"num_local_experts": 4}, "qwen3_moe": {"num_experts": 4},
+            "qwen2": {"use_sliding_window": True, "sliding_window": 64, "layer_types": ["full_attention", "sliding_attention"]}}
+ROPES = {"default": {}, "linear": {"factor": 8.0},
+         "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}
 LOSS = 2e-5
 FP8_LOSS = 0.05
 BIN = os.environ.get("BIN") or str(SRC / "build/bin")
 ENVIRONMENT = os.environ | {"PATH": BIN + ":" + os.environ["PATH"], "FP8_SHARE": str(SRC / "share"), "OMP_NUM_THREADS": "1"}
 tap = Tap()
+plain: dict[str, torch.Tensor] = {}  # folders in bf16, and the losses of fp8-eval
 
 
 def run(*command: str) -> str:
@@ -56,22 +63,19 @@ def ours(checkpoint: str, *flags: str) -> torch.Tensor:
 
 def losses(model: torch.nn.Module) -> torch.Tensor:
     """The same losses by transformers."""
-    with torch.no_grad():
-        logits = model(tokens[:-1].view(SEQUENCES, LENGTH)).logits.double()
-    return torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens[1:].view(SEQUENCES, LENGTH), reduction="none")
+    return theirs.losses(model, tokens)
 
 
 def load(folder: str, **settings) -> torch.nn.Module:
     """A model of which every tensor was found in the folder, and every tensor of the folder used."""
-    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **settings)
-    amiss = {key: value for key, value in info.items() if value}
+    model, amiss = theirs.load(folder, **settings)
     tap.result(not amiss, f"{folder}: every tensor is loaded, and no other", str(amiss))
-    return model.eval()
+    return model
 
 
-def compare(name: str, theirs: torch.Tensor, own: torch.Tensor) -> None:
-    worst = float((theirs - own).abs().max()) if theirs.shape == own.shape else float("nan")
-    tap.result(worst <= LOSS, f"{name}: losses agree", f"largest difference {worst}, at most {LOSS}; shapes {theirs.shape}, {own.shape}")
+def compare(name: str, got: torch.Tensor, own: torch.Tensor) -> None:
+    worst = float((got - own).abs().max()) if got.shape == own.shape else float("nan")
+    tap.result(worst <= LOSS, f"{name}: losses agree", f"largest difference {worst}, at most {LOSS}; shapes {got.shape}, {own.shape}")
     print(f"# {name}: largest difference {worst:.2g}")
 
 
@@ -115,7 +119,8 @@ def check_bf16(name: str, source: str) -> None:
     run("fp8-export", source, "-q", "-o", folder)
     run("fp8-convert", folder, "-q", "-o", f"{folder}.h5")
     model = load(folder)
-    compare(folder, losses(model), ours(f"{folder}.h5"))
+    plain[folder] = ours(f"{folder}.h5")
+    compare(folder, losses(model), plain[folder])
     prompt = [5, 6, 7, 8]
     with torch.no_grad():
         new = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
@@ -123,6 +128,30 @@ def check_bf16(name: str, source: str) -> None:
                "--precision", "fp32", "--json")
     own = records(text, "generation")[0]["ids"]
     tap.result(new[0, len(prompt):].tolist() == own, f"{folder}: greedy tokens agree", f"{new.tolist()} {own}")
+
+
+def check_ropes() -> None:
+    """A new model of each family with each kind of rope."""
+    for family, own in FAMILIES.items():
+        for kind, keys in ROPES.items():
+            config = {"model_type": family, "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+                      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 32, "num_experts_per_tok": 2,
+                      "initializer_range": 0.2, "rope_parameters": {"rope_type": kind, "rope_theta": 500000.0, **keys}}
+            Path("config.json").write_text(json.dumps(config | own))
+            run("fp8-init", "config.json", "-q", "-o", f"{family}-{kind}.h5")
+            check_bf16(f"{family}-{kind}", f"{family}-{kind}.h5")
+
+
+def check_version_4() -> None:
+    """The folders in bf16 once more, by transformers 4.57."""
+    done = subprocess.run([sys.executable, str(SRC / "tests/hf/losses.py"), "data.u16", *plain], env=os.environ | {"PYTHONPATH": os.environ["HF_VERSION_4"]},
+                          capture_output=True, text=True, check=False)
+    read = [json.loads(line) for line in done.stdout.splitlines()]
+    tap.result(len(read) == len(plain), "transformers 4.57 loads every folder in bf16", done.stderr.strip()[-2000:])
+    for folder in read:
+        name = f"transformers {folder['version']}, {folder['folder']}"
+        tap.result(not folder["amiss"] and folder["version"].startswith("4.57."), f"{name}: every tensor is loaded, and no other", str(folder["amiss"]))
+        compare(name, torch.tensor(folder["losses"], dtype=torch.float64), plain[folder["folder"]])
 
 
 def check_quantized(name: str, source: str, form: str) -> None:
@@ -149,12 +178,12 @@ def check_activations(folder: str) -> None:
     """The default way to load a folder of compressed-tensors: codes, and activations that are quantized per token."""
     model = load(folder)
     codes = model.model.layers[1].mlp.up_proj.weight.dtype
-    theirs = losses(model).mean()
+    got = losses(model).mean()
     own = ours(f"{folder}.h5", "--precision", "fp8", "--recipe", "rowwise").mean()
-    plain = ours(f"{folder}.h5").mean()
+    values = ours(f"{folder}.h5").mean()
     tap.result(codes == torch.float8_e4m3fn, f"{folder}: weights are loaded as codes", str(codes))
-    print(f"# {folder}: mean loss {theirs:.5f}, of fp8-eval --precision fp8 {own:.5f}, of fp32 {plain:.5f}")
-    tap.result(abs(float(theirs - own)) <= FP8_LOSS, f"{folder}: mean losses with quantized activations agree", f"{theirs} {own}")
+    print(f"# {folder}: mean loss {got:.5f}, of fp8-eval --precision fp8 {own:.5f}, of fp32 {values:.5f}")
+    tap.result(abs(float(got - own)) <= FP8_LOSS, f"{folder}: mean losses with quantized activations agree", f"{got} {own}")
 
 
 def check_adapters(name: str, base: Path) -> None:
@@ -235,6 +264,8 @@ def main() -> None:
         check_adapters(name, golden)
     check_adapters_on_codes()
     check_kept_linears()
+    check_ropes()
+    check_version_4()
     tap.done()
 
 

@@ -178,6 +178,7 @@ std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<
 
 json::Value config_json(const OpenModel& model, const std::vector<Entry>& entries, ExportFormat format) {
   json::Value config = model::config_with_dtype(model.config, DType::bf16);
+  hf::add_version_4_keys(config.as_object());
   config.as_object().erase("quantization_config");
   if (quantizes(format)) {
     const std::vector<std::string> kept = kept_modules(model, entries);

@@ -230,6 +230,18 @@ TEST_F(Export, only_the_folder_of_an_export_is_replaced) {
   EXPECT_EQ(test::read_file(at("out") + "/notes.txt"), "mine");
 }
 
+TEST_F(Export, every_format_has_the_keys_of_transformers_4_and_5) {
+  for (const ExportFormat format : {ExportFormat::bf16, ExportFormat::fp8, ExportFormat::compressed_tensors}) {
+    export_folder(model(), at("out"), {.format = format, .force = true});
+    const json::Value value = json_of("config.json");
+    const json::Object& config = value.as_object();
+    EXPECT_EQ(config.at("rope_theta"), config.at("rope_parameters").as_object().at("rope_theta"));
+    EXPECT_EQ(config.at("rope_scaling").as_object().at("rope_type"), json::Value("llama3"));
+    EXPECT_EQ(config.at("torch_dtype"), config.at("dtype"));
+    convert(at("out"), at("back.h5"), {.force = true});
+  }
+}
+
 TEST_F(Export, a_merged_matrix_is_excluded_under_its_own_name_too) {
   ConvertOptions options;
   options.precisions = model::PrecisionRules{.filters = {"*.0.self_attn.?_proj", "*.1.mlp.gate_proj"}};

@@ -62,14 +62,6 @@ void refuse_unsupported(const Keys& keys) {
   if (keys.find("quantization_config") != nullptr) {
     keys.fail("\"quantization_config\": quantized weights are not supported; use the original model");
   }
-  if (const json::Value* types = keys.find("layer_types")) {
-    if (!types->is_array()) keys.fail("\"layer_types\" is not an array");
-    for (const json::Value& type : types->as_array()) {
-      if (!type.is_string() || type.as_string() != "full_attention") {
-        keys.fail("\"layer_types\": only full_attention is supported, found " + excerpt(json::dump(type)));
-      }
-    }
-  }
 }
 
 RopeType parse_rope_type(const Keys& keys, const Keys& top) {
@@ -80,17 +72,18 @@ RopeType parse_rope_type(const Keys& keys, const Keys& top) {
   top.fail("rope type \"" + excerpt(type) + "\" is not supported (default, linear and llama3 are)");
 }
 
-Rope parse_rope(const Keys& top, const Defaults& d) {
-  const json::Value* found = top.find("rope_parameters");
-  const char* key = found != nullptr ? "rope_parameters" : "rope_scaling";
-  if (found == nullptr) found = top.find("rope_scaling");
+// The settings in the object `key`, which may be missing, as may its rope_theta.
+Rope parse_rope_object(const Keys& top, const char* key, double theta) {
+  const json::Value* found = top.find(key);
   const json::Object none;
   if (found != nullptr && !found->is_object()) top.fail("\"" + std::string(key) + "\" is not an object");
   const Keys keys(found != nullptr ? found->as_object() : none, top.what() + ": " + key);
+  for (const char* layers : {kFullAttention, kSlidingAttention})
+    if (keys.find(layers) != nullptr) keys.fail("settings for each type of layer are not supported");
 
   Rope rope;
   rope.type = parse_rope_type(keys, top);
-  rope.theta = keys.number("rope_theta", top.number("rope_theta", d.rope_theta, 1e-3, 1e18), 1e-3, 1e18);
+  rope.theta = keys.number("rope_theta", theta, 1e-3, 1e18);
   const double rotated = keys.number("partial_rotary_factor", top.number("partial_rotary_factor", 1, 0, 1), 0, 1);
   if (rotated != 1) top.fail("\"partial_rotary_factor\" below 1 is not supported");
   if (rope.type == RopeType::plain) return rope;
@@ -104,6 +97,19 @@ Rope parse_rope(const Keys& top, const Defaults& d) {
   rope.high_freq_factor = keys.number("high_freq_factor", 4, 1e-6, 1e6);
   if (rope.low_freq_factor >= rope.high_freq_factor) keys.fail("low_freq_factor must be below high_freq_factor");
   rope.original_max_position_embeddings = keys.integer("original_max_position_embeddings", 0, 1, kMaxPositions);
+  return rope;
+}
+
+// transformers 5 reads `rope_parameters`, 4 the other two keys: if a file has both spellings, they must agree.
+Rope parse_rope(const Keys& top, const Defaults& d) {
+  constexpr const char *kNew = "rope_parameters", *kOld = "rope_scaling", *kTheta = "rope_theta";
+  const bool both = top.find(kNew) != nullptr && top.find(kOld) != nullptr;
+  const double theta = top.number(kTheta, d.rope_theta, 1e-3, 1e18);
+  const Rope rope = parse_rope_object(top, top.find(kNew) != nullptr ? kNew : kOld, theta);
+  if (top.find(kTheta) != nullptr && theta != rope.theta)
+    top.fail("rope_theta " + format_double(theta) + " differs from that of rope_parameters or rope_scaling, " +
+             format_double(rope.theta));
+  if (both && parse_rope_object(top, kOld, rope.theta) != rope) top.fail("rope_parameters and rope_scaling differ");
   return rope;
 }
 
@@ -217,18 +223,38 @@ void parse_sizes(const Keys& keys, const Defaults& d, ModelConfig& c) {
   check_size(keys, c);
 }
 
-// The sliding window in tokens, if any layer has one.
-std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const ModelConfig& c) {
+// Whether `layer_types` names a layer with a sliding window. Throws for other kinds of layers, and for such a list of
+// another length than the number of layers.
+bool has_sliding_layers(const Keys& keys, const ModelConfig& c) {
+  const json::Value* types = keys.find("layer_types");
+  if (types == nullptr) return false;
+  if (!types->is_array()) keys.fail("\"layer_types\" is not an array");
+  bool sliding = false;
+  for (const json::Value& type : types->as_array()) {
+    const std::string_view name = type.is_string() ? std::string_view(type.as_string()) : "";
+    if (name != kFullAttention && name != kSlidingAttention)
+      keys.fail("\"layer_types\": only full_attention and sliding_attention are supported, found " +
+                excerpt(json::dump(type)));
+    sliding = sliding || name == kSlidingAttention;
+  }
+  if (sliding && std::ssize(types->as_array()) != c.num_hidden_layers)
+    keys.fail("\"layer_types\" has " + std::to_string(types->as_array().size()) + " entries for " +
+              std::to_string(c.num_hidden_layers) + " layers");
+  return sliding;
+}
+
+// The sliding window in tokens, if any layer has one; `sliding`: has_sliding_layers().
+std::optional<std::int64_t> parse_sliding_window(const Keys& keys, const ModelConfig& c, bool sliding) {
   if (c.family == Family::llama) return std::nullopt;
   const bool qwen = c.family != Family::mistral && c.family != Family::mixtral;
   if (qwen && !keys.boolean("use_sliding_window", false)) return std::nullopt;
-  if (qwen && c.family != Family::qwen3_moe) {  // Qwen3-MoE has the window in every layer
+  if (qwen && c.family != Family::qwen3_moe && !sliding) {  // Qwen3-MoE has the window in every layer
     if (keys.find("layer_types") != nullptr) return std::nullopt;
-    if (keys.integer("max_window_layers", 28, 0, kMaxLayers) >= c.num_hidden_layers) return std::nullopt;
+    if (keys.integer("max_window_layers", kMaxWindowLayers, 0, kMaxLayers) >= c.num_hidden_layers) return std::nullopt;
   }
   const bool none = c.family == Family::mixtral || !keys.is_absent("sliding_window");
   if (keys.find("sliding_window") == nullptr && none) return std::nullopt;
-  return keys.integer("sliding_window", 4096, 1, kMaxPositions);
+  return keys.integer("sliding_window", kSlidingWindow, 1, kMaxPositions);
 }
 
 void parse_biases(const Keys& keys, ModelConfig& c) {
@@ -307,7 +333,11 @@ ModelConfig parse_config(const json::Value& value, const std::string& name) {
   c.tie_word_embeddings = keys.boolean("tie_word_embeddings", false);
   parse_biases(keys, c);
   c.initializer_range = keys.number("initializer_range", 0.02, 0, 1000);
-  c.sliding_window = parse_sliding_window(keys, c);
+  const bool sliding = has_sliding_layers(keys, c);
+  c.sliding_window = parse_sliding_window(keys, c, sliding);
+  if (sliding && !c.sliding_window)
+    keys.fail("\"layer_types\" has sliding_attention, but the other keys of " + std::string(d.name) +
+              " give no sliding window");
   parse_special_tokens(keys, c);
   if (const json::Value* lora = keys.find("lora")) c.lora = parse_lora(*lora, c, name + ": lora");
   c.source = value;

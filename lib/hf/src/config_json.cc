@@ -1,6 +1,8 @@
-// Writes a configuration with the keys of transformers 5.
+// Writes a configuration with the keys of transformers 5, and adds those of transformers 4.
+#include <algorithm>
 #include <array>
 
+#include "defaults.h"
 #include "fp8/hf/config.h"
 #include "lora.h"
 
@@ -34,9 +36,21 @@ json::Value rope_json(const ModelConfig& c) {
   return out;
 }
 
+// The first layer with a sliding window, for releases of transformers without `layer_types`.
+std::int64_t max_window_layers(const ModelConfig& c, const json::Object& out) {
+  if (const json::Value* types = out.find("layer_types"); types != nullptr && types->is_array())
+    return std::ranges::find(types->as_array(), json::Value(kSlidingAttention)) - types->as_array().begin();
+  return kMaxWindowLayers < c.num_hidden_layers ? kMaxWindowLayers : 0;
+}
+
 void set_family_keys(const ModelConfig& c, json::Object& out) {
   if (c.family == Family::llama || c.family == Family::qwen3 || c.family == Family::qwen3_moe)
     out.set("attention_bias", c.attention_bias_qkv);
+  // parse_config accepts a list of another length if no layer slides.
+  const auto layers = static_cast<std::size_t>(c.num_hidden_layers);
+  const json::Value* types = out.find("layer_types");
+  if (types != nullptr && types->is_array() && types->as_array().size() != layers)
+    out.set("layer_types", json::Array(layers, kFullAttention));
   if (c.family == Family::llama) {
     out.set("mlp_bias", c.mlp_bias);
     return;
@@ -44,7 +58,7 @@ void set_family_keys(const ModelConfig& c, json::Object& out) {
   out.set("sliding_window", c.sliding_window ? json::Value(*c.sliding_window) : json::Value());
   if (c.family == Family::mistral || c.family == Family::mixtral) return;
   out.set("use_sliding_window", c.sliding_window.has_value());
-  if (c.sliding_window && !out.contains("max_window_layers")) out.set("max_window_layers", 0);
+  if (c.sliding_window && !out.contains("max_window_layers")) out.set("max_window_layers", max_window_layers(c, out));
 }
 
 // Under the family's own names; a key in another spelling is dropped. transformers 5 also writes num_local_experts for
@@ -116,12 +130,23 @@ json::Value to_json(const ModelConfig& c) {
   out.set("eos_token_id", eos_json(c));
   set_family_keys(c, out);
   set_experts(c, out);
-  if (out.contains("layer_types")) {
-    out.set("layer_types", json::Array(static_cast<std::size_t>(c.num_hidden_layers), "full_attention"));
-  }
   out.erase("lora");
   if (c.lora) out.set("lora", lora_json(*c.lora));
   return out;
+}
+
+void add_version_4_keys(json::Object& config) {
+  if (const json::Value* type = config.find("dtype")) config.set("torch_dtype", json::Value(*type));
+  json::Object rope = config.at("rope_parameters").as_object();
+  config.set("rope_theta", json::Value(rope.at("rope_theta")));
+  rope.erase("rope_theta");
+  rope.erase("partial_rotary_factor");  // 1
+  const bool plain = rope.at("rope_type") == json::Value("default");
+  config.set("rope_scaling", plain ? json::Value() : json::Value(std::move(rope)));
+  for (const auto& [name, other] :
+       {std::pair{"num_experts", "num_local_experts"}, {"num_local_experts", "num_experts"}})
+    if (const json::Value* count = config.find(name)) config.set(other, json::Value(*count));
+  config.set("transformers_version", "5.0.0");
 }
 
 }  // namespace fp8::hf

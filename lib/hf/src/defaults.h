@@ -19,6 +19,12 @@ struct Defaults {
   std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;
 };
 
+/// Defaults of keys of sliding windows, in every family that reads them but Mixtral, which has no window by default.
+inline constexpr std::int64_t kSlidingWindow = 4096, kMaxWindowLayers = 28;
+
+/// Entries of `layer_types`.
+inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttention = "sliding_attention";
+
 /// All families.
 inline constexpr std::array<Defaults, 6> kFamilies = {{
     {Family::llama, "llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048},

@@ -80,6 +80,33 @@ TEST(ModelConfig, qwen_slides_only_if_enabled) {
   EXPECT_FALSE(parse(head + R"("use_sliding_window": true, "layer_types": ["full_attention"]})").sliding_window);
 }
 
+// A Qwen2 of four layers with these entries of layer_types.
+std::string layered(const std::string& types, const std::string& more) {
+  return R"({"model_type": "qwen2", "num_hidden_layers": 4, "layer_types": [)" + types + "], " + more + "}";
+}
+
+TEST(ModelConfig, layers_may_slide_one_by_one) {
+  const std::string full = R"("full_attention", )", slide = R"("sliding_attention")",
+                    window = R"("sliding_window": 9, )";
+  const std::string on = window + R"("use_sliding_window": true)";
+  const ModelConfig c = parse(layered(full + full + slide + ", " + slide, on));
+  EXPECT_EQ(c.sliding_window, 9);
+  const json::Object out = to_json(c).as_object();
+  EXPECT_EQ(out.at("layer_types"), c.source.as_object().at("layer_types"));
+  EXPECT_EQ(out.at("max_window_layers"), json::Value(2));
+  EXPECT_EQ(out.at("sliding_window"), json::Value(9));
+  EXPECT_EQ(out.at("use_sliding_window"), json::Value(true));
+  EXPECT_EQ(
+      parse(R"({"model_type": "mistral", "num_hidden_layers": 1, "layer_types": [)" + slide + "]}").sliding_window,
+      4096);
+  EXPECT_EQ(config_refusal(layered(full + slide, on)), "config.json: \"layer_types\" has 2 entries for 4 layers");
+  EXPECT_EQ(config_refusal(layered(full + full + full + slide, window + R"("use_sliding_window": false)")),
+            "config.json: \"layer_types\" has sliding_attention, but the other keys of qwen2 give no sliding window");
+  // Without layer_types, the last layers slide.
+  const ModelConfig late = parse(R"({"model_type": "qwen2", "num_hidden_layers": 30, "use_sliding_window": true})");
+  EXPECT_EQ(to_json(late).as_object().at("max_window_layers"), json::Value(28));
+}
+
 TEST(ModelConfig, biases_and_token_lists) {
   const ModelConfig llama = parse(R"({"model_type": "llama", "attention_bias": true, "mlp_bias": true,
                                  "eos_token_id": [7, 9]})");
@@ -232,8 +259,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "model_type \"gpt2\" is not supported (llama, mistral, qwen2, qwen3, "
                 "mixtral, qwen3_moe are)"},
         Refusal{R"({"model_type": "llama", "hidden_act": "gelu"})", "activation \"gelu\" is not supported (silu is)"},
-        Refusal{R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
-                "\"layer_types\": only full_attention is supported, found \"sliding_attention\""},
+        Refusal{R"({"model_type": "qwen2", "layer_types": ["full_attention", "chunked_attention"]})",
+                "\"layer_types\": only full_attention and sliding_attention are supported, found "
+                "\"chunked_attention\""},
+        Refusal{R"({"model_type": "llama", "rope_theta": 5e5, "rope_parameters": {"rope_theta": 1e6}})",
+                "rope_theta 5e+05 differs from that of rope_parameters or rope_scaling, 1e+06"},
+        Refusal{R"({"model_type": "llama", "rope_parameters": {"rope_type": "linear", "factor": 2},
+                    "rope_scaling": {"rope_type": "linear", "factor": 4}})",
+                "rope_parameters and rope_scaling differ"},
+        Refusal{R"({"model_type": "qwen2", "rope_parameters": {"full_attention": {"rope_theta": 1e6}}})",
+                "rope_parameters: settings for each type of layer are not supported"},
         Refusal{R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4}})",
                 "rope type \"yarn\" is not supported (default, linear and llama3 are)"},
         Refusal{R"({"model_type": "llama", "rope_parameters": {"rope_type": "linear"}})",
@@ -326,6 +361,31 @@ TEST(ModelConfig, json_reads_back_to_the_same_model) {
     const ModelConfig c = parse(text);
     EXPECT_TRUE(same_model(c, parse_config(to_json(c), "back"))) << text;
   }
+}
+
+// What transformers 5 and 4 read under names of their own, in each family and kind of rope.
+TEST(ModelConfig, both_spellings_can_be_written) {
+  const std::string llama3 = R"("rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                "original_max_position_embeddings": 16)";
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"})
+    for (const std::string& scaling : {std::string(), std::string(R"("rope_type": "linear", "factor": 8.0)"), llama3}) {
+      const std::string text = R"({"model_type": ")" + std::string(family) + R"(", "torch_dtype": "float16",
+          "transformers_version": "4.35.2", "rope_theta": 5e5, "rope_scaling": )" +
+                               (scaling.empty() ? "null" : "{" + scaling + "}") + "}";
+      const ModelConfig c = parse(text);
+      json::Value both = to_json(c);
+      add_version_4_keys(both.as_object());
+      EXPECT_TRUE(same_model(c, parse_config(both, "back"))) << text;
+      const json::Object& out = both.as_object();
+      EXPECT_EQ(out.at("rope_theta"), json::Value(5e5));
+      EXPECT_EQ(out.at("rope_scaling"), c.source.as_object().at("rope_scaling")) << text;
+      EXPECT_EQ(out.at("rope_parameters").as_object().at("rope_theta"), json::Value(5e5));
+      EXPECT_EQ(out.at("dtype"), json::Value("float16"));
+      EXPECT_EQ(out.at("torch_dtype"), json::Value("float16"));
+      EXPECT_EQ(out.at("transformers_version"), json::Value("5.0.0"));
+      for (const char* key : {"num_experts", "num_local_experts"}) EXPECT_EQ(out.contains(key), c.experts.has_value());
+      EXPECT_EQ(to_json(parse_config(both, "back")).as_object().contains("rope_scaling"), false);
+    }
 }
 
 TEST(ModelConfig, json_without_a_source_is_complete) {

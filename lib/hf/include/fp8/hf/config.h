@@ -114,11 +114,13 @@ struct ModelConfig {
 bool same_model(const ModelConfig& a, const ModelConfig& b);
 
 /// Reads config.json's object. Messages begin with `name`. Throws Error for a key of the wrong type or out of range,
-/// shared experts, an unknown model_type, and unsupported settings that change the arithmetic.
+/// two spellings of a setting that differ, shared experts, an unknown model_type, and unsupported settings that change
+/// the arithmetic.
 ModelConfig parse_config(const json::Value& value, const std::string& name);
 
-/// Keys that change sizes or results and are missing in config.source, so that the family's default is used: each as
-/// "hidden_size 4096". Values derived from other keys, as head_dim of most families, are not listed.
+/// Keys that parse_config reads and that are missing in config.source, so that the family's default is used: each as
+/// "hidden_size 4096". Values derived from other keys, as head_dim of most families, and the ids of tokens, which have
+/// no default, are not listed.
 std::vector<std::string> defaulted_keys(const ModelConfig& config);
 
 /// The list of defaulted_keys() as "lacks keys, defaults of mixtral are used: num_experts_per_tok 2"; empty if no key
@@ -133,6 +135,13 @@ std::vector<std::string> training_notes(const ModelConfig& config);
 /// The configuration with the keys of transformers 5: `source` with the known keys replaced. parse_config reads the
 /// result back to the same model.
 json::Value to_json(const ModelConfig& config);
+
+/// Adds to the object of to_json() what transformers 4 reads instead, so that both versions compute the same model:
+/// `torch_dtype`, `rope_theta` and `rope_scaling` beside `dtype` and `rope_parameters`, and the number of experts under
+/// both names. Sets `transformers_version` to 5.0.0: under an older one, either version warns of a defect in tokenizers
+/// of Mistral, whose files it does not read as they are. parse_config reads the result to the same model.
+/// Source: transformers 4.57.6 and 5.23, configuration_utils.py, modeling_rope_utils.py and the tokenizers' base class.
+void add_version_4_keys(json::Object& config);
 
 /// Full names of the linears of all layers in the order of computation: model.layers.0.self_attn.q_proj and so on. The
 /// LM head is not among them.
