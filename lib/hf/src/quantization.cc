@@ -67,12 +67,17 @@ Codes codes_of(const Folder& folder, const Folder::Entry& weight, const Quantiza
   return codes;
 }
 
+// Whether a tensor is the router of experts, which programs keep unquantized whether a list names it or not.
+bool is_router(const ModelConfig& config, std::string_view name) {
+  return config.experts && name.ends_with("." + std::string(expert_names(config.family).block) + ".gate.weight");
+}
+
 // Throws unless every list agrees with how a linear of a layer is stored.
 void check_excluded(const Folder& folder, const Folder::Entry& weight, const QuantizationConfig& config) {
   const TensorInfo& info = *weight.info;
-  const bool linear = info.name.starts_with("model.layers.") && info.name.ends_with(kWeight) && info.shape.size() == 2;
-  if (!linear) return;
   const bool codes = info.format == DType::e4m3;
+  const bool linear = info.name.starts_with("model.layers.") && info.name.ends_with(kWeight) && info.shape.size() == 2;
+  if (!linear || (!codes && is_router(folder.config(), info.name))) return;
   for (const ModuleList& list : config.excluded) {
     const bool named = names_module(list, module_of(info.name));
     if (codes && named)

@@ -45,9 +45,9 @@ class Quantization : public test::FolderTest {
     scales_ = Tensor{{std::string(kModule) + ".weight" + suffix, type, shape}, values};
   }
   // The folder with this quantization_config.
-  Folder folder(const std::string& quantization) {
+  Folder folder(const std::string& quantization, const std::string& type = "llama") {
     std::filesystem::remove(at("model.safetensors"));
-    write("config.json", R"({"model_type": "llama", "quantization_config": {)" + quantization + "}}");
+    write("config.json", R"({"model_type": ")" + type + R"(", "quantization_config": {)" + quantization + "}}");
     std::vector<Tensor> tensors = more_;
     if (codes_) tensors.push_back({*codes_, {1}});
     if (scales_) tensors.push_back(*scales_);
@@ -236,6 +236,17 @@ TEST_F(Quantization, lists_name_modules_by_component) {
   // Each list that is present must agree.
   EXPECT_NE(refusal(kBlocks + R"(, "modules_to_not_convert": ["gate_proj"], "ignored_layers": [])").find("\"ignored"),
             std::string::npos);
+}
+
+TEST_F(Quantization, routers_and_the_head_need_no_entry_in_a_list) {
+  for (const auto& [type, router] : {std::pair{"qwen3_moe", "mlp.gate"}, {"mixtral", "block_sparse_moe.gate"}}) {
+    more_ = {{{"model.layers.0." + std::string(router) + ".weight", DType::bf16, {16, 16}}, {1}},
+             {{"lm_head.weight", DType::bf16, {16, 16}}, {1}}};
+    for (const std::string list : {"", R"(, "modules_to_not_convert": [])", R"(, "ignored_layers": ["lm_head"])"})
+      EXPECT_EQ(tensors_of(folder(kBlocks + list, type)).codes.size(), 1U) << type << list;
+    EXPECT_NE(refusal(kBlocks).find(": stored as BF16, but config.json does not exclude it"), std::string::npos)
+        << "a llama has no router";
+  }
 }
 
 TEST_F(Quantization, refuses_bad_scales) {
