@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -40,6 +41,19 @@ std::size_t all_of(const std::string& path, const char* reason, std::size_t size
   return done;
 }
 
+// Throws for the short text that Git has in place of a file until its large files are fetched.
+void refuse_lfs_pointer(const File& file) {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/v1\n";
+  constexpr off_t kMost = 1024;  // bytes of a pointer, by its specification
+  struct stat s {};
+  if (::fstat(file.fd(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_size <= std::ssize(kBegin) || s.st_size > kMost)
+    return;
+  std::array<char, kBegin.size()> head{};
+  file.pread_exact(std::as_writable_bytes(std::span(head)), 0);
+  if (std::string_view(head.data(), head.size()) == kBegin)
+    throw Error(file.path() + ": a Git LFS pointer, not the file; run git lfs pull");
+}
+
 [[noreturn]] void throw_short(const std::string& path, std::size_t missing) {
   throw Error(path + ": ends " + std::to_string(missing) + " bytes too early");
 }
@@ -59,7 +73,11 @@ File File::open(const std::string& path, int flags) {
 
 File File::open_read(const std::string& path, const Waiting& waiting) {
   struct stat s {};
-  if (!waiting || ::stat(path.c_str(), &s) != 0 || !S_ISFIFO(s.st_mode)) return open(path, O_RDONLY);
+  if (!waiting || ::stat(path.c_str(), &s) != 0 || !S_ISFIFO(s.st_mode)) {
+    File file = open(path, O_RDONLY);
+    refuse_lfs_pointer(file);
+    return file;
+  }
   File file = open(path, O_RDONLY | O_NONBLOCK);  // does not wait for a writer
   constexpr int kPatienceMs = 1000;
   pollfd wanted{.fd = file.fd(), .events = POLLIN, .revents = 0};

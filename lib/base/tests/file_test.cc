@@ -114,6 +114,17 @@ TEST(File, ErrorsNameThePath) {
   EXPECT_EQ(error_of([&] { full.write_all("x"); }), "/dev/full: cannot write: No space left on device");
 }
 
+TEST(File, RecognizesAGitLfsPointer) {
+  const TemporaryFolder folder;
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, '0') + "\nsize 9\n";
+  const std::string path = folder.write("model.safetensors", pointer);
+  EXPECT_EQ(error_of([&] { File::open_read(path); }), path + ": a Git LFS pointer, not the file; run git lfs pull");
+  EXPECT_NO_THROW(File::open_read(folder.write("a", " " + pointer)));
+  EXPECT_NO_THROW(File::open_read(folder.write("b", pointer.substr(0, 20))));
+  EXPECT_NO_THROW(File::open_read(folder.write("c", pointer + std::string(1024, 'x'))));
+}
+
 TEST(File, MovesItsDescriptor) {
   const TemporaryFolder folder;
   write_file(folder.at("f"), "abc");

@@ -28,7 +28,8 @@ class File {
   using Waiting = std::function<void(const std::string& path)>;
 
   /// Opens an existing file for reading. Waits for the first byte of a named pipe, and calls `waiting` (may be empty)
-  /// once if nothing arrives within a second.
+  /// once if nothing arrives within a second. Throws Error for a Git LFS pointer: the text that a clone has in place of
+  /// a large file that was not fetched.
   static File open_read(const std::string& path, const Waiting& waiting = {});
   /// Opens an existing file for reading and writing in place.
   static File open_update(const std::string& path);
