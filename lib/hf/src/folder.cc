@@ -25,7 +25,7 @@ constexpr std::uint64_t kMaxTokenizer = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kMaxText = std::uint64_t{16} << 20U;
 constexpr std::array kTokenizerTexts{"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                      "chat_template.jinja", "chat_template.json"};
-constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char *kGenerationConfig = "generation_config.json", *kModelOpt = "hf_quant_config.json";
 constexpr json::Limits kIndexLimits{.max_depth = 8, .max_bytes = std::size_t{256} << 20U};
 
 bool exists(const std::string& path) {
@@ -99,6 +99,9 @@ Folder::Folder(const std::string& path) : path_(path) {
   const std::string config = path + "/config.json";
   if (!exists(config)) throw Error(config + ": missing; not a Hugging Face model folder");
   require_regular(config);
+  if (exists(path + "/" + kModelOpt))
+    throw Error(path + "/" + kModelOpt +
+                ": weights quantized by ModelOpt are not supported; use the model from which they were made");
   json::Value object = json::parse_file(config, kConfigLimits);
   if (object.is_object() && object.as_object().contains(kQuantization)) {
     quantization_ = object.as_object().at(kQuantization);
@@ -114,7 +117,9 @@ Folder::Folder(const std::string& path) : path_(path) {
     require_regular(index);
     shards_ = open_shards(path, index);
   } else {
-    throw Error(path + ": no model.safetensors and no model.safetensors.index.json");
+    const bool pickled = exists(path + "/pytorch_model.bin") || exists(path + "/pytorch_model.bin.index.json");
+    throw Error(path + ": no model.safetensors and no model.safetensors.index.json" +
+                (pickled ? "; pytorch_model.bin is not read: save the model with transformers 4.35 or newer" : ""));
   }
   for (const SafetensorsFile& shard : shards_) {
     for (const TensorInfo& t : shard.tensors()) add(t, shard);

@@ -167,6 +167,13 @@ TEST(Folder, names_missing_files) {
   folder.write("config.json", kConfig);
   EXPECT_TRUE(Folder::looks_like(folder.path()));
   EXPECT_NE(refusal(folder.path()).find("no model.safetensors"), std::string::npos);
+  folder.write("pytorch_model.bin", "x");
+  EXPECT_NE(refusal(folder.path()).find("; pytorch_model.bin is not read"), std::string::npos);
+  const std::string modelopt = folder.write("hf_quant_config.json", "{}");
+  EXPECT_EQ(refusal(folder.path()), modelopt +
+                                        ": weights quantized by ModelOpt are not supported; use the model from "
+                                        "which they were made");
+  std::filesystem::remove(modelopt);
   folder.write("config.json", "{\"model_type\": \"llama\"");
   EXPECT_NE(refusal(folder.path()).find("config.json: line 1"), std::string::npos);
 }

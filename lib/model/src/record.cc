@@ -9,6 +9,7 @@
 #include "fp8/base/error.h"
 #include "fp8/ckpt/find.h"
 #include "fp8/h5/user_block.h"
+#include "fp8/hf/adapter.h"
 #include "fp8/hf/folder.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
@@ -94,6 +95,10 @@ ckpt::Checkpoint open_checkpoint(const std::string& argument) {
     throw Error(argument + ": not a checkpoint: left by an interrupted save");
   if (folder && !fs::exists(fs::path(argument) / "manifest.json", ignored) && hf::Folder::looks_like(argument))
     throw Error(argument + ": a Hugging Face folder, not a checkpoint: convert it with fp8-convert");
+  if (folder && fs::exists(fs::path(argument) / hf::kAdapterConfig, ignored))
+    throw Error(argument +
+                ": a PEFT adapter without its model: convert the model with fp8-convert, and give fp8-step " +
+                "or fp8-generate the adapter with --lora " + argument);
   if (is_token_file(argument)) throw Error(argument + ": a token file, not a checkpoint");
   if (argument.ends_with(".safetensors"))
     throw Error(argument +

@@ -100,6 +100,12 @@ TEST_F(Open, IdentifiesOtherFiles) {
   EXPECT_NE(error_of([] { open_checkpoint(test::golden("llama3")); }).find("a Hugging Face folder, not a checkpoint"),
             std::string::npos);
   std::filesystem::create_directories(at("run/step-00000100"));
+  std::filesystem::create_directories(at("adapter"));
+  write("adapter/adapter_config.json", "{}");
+  EXPECT_EQ(error_of([&] { open_checkpoint(at("adapter")); }),
+            at("adapter") +
+                ": a PEFT adapter without its model: convert the model with fp8-convert, and give fp8-step " +
+                "or fp8-generate the adapter with --lora " + at("adapter"));
   EXPECT_NE(error_of([&] { open_checkpoint(at("run")); }).find("every checkpoint in it is damaged"), std::string::npos);
   write("d.h5", "fp8-tokens 1 ");
   EXPECT_TRUE(is_token_file(at("d.h5")));

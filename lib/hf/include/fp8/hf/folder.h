@@ -31,7 +31,7 @@ std::vector<SafetensorsFile> open_shards(const std::string& folder, const std::s
 class Folder {
  public:
   /// Opens config.json and model.safetensors, or the shards listed in model.safetensors.index.json. Throws Error `path:
-  /// reason`.
+  /// reason`, also for a folder quantized by ModelOpt, which has a hf_quant_config.json.
   explicit Folder(const std::string& path);
 
   /// Whether `path` is a directory that contains a config.json.
