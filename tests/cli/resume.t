@@ -199,6 +199,14 @@ bad '4 --a \0033[31m\n' ':1: a control character'
 bad '4 --a \0377\n' ':1: not UTF-8'
 for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is not allowed in a phase"; done
 is "invalid phases files start nothing" "$(test -e started; echo $?)" 1
+printf '2 --precision bf16\n4 --precison fp8\n' >late.phases
+for way in "" -n; do
+  says "a flag of a late phase is refused before the first starts${way:+, with $way}" '^fp8-resume: late.phases:2: --precison: unknown flag \(did you mean --precision\?\)$' \
+    resume late --phases late.phases $way -- --steps 4
+done
+is "and nothing is started or written" "$(ls -d late 2>/dev/null)" ""
+printf '2 --precision bf16\n4 --min-lr 1\n' >late.phases
+says "and so is a flag that contradicts the command" '^fp8-resume: late.phases:2: --min-lr: above --lr$' resume late --phases late.phases -- --steps 4
 says "a missing phases file is refused" '^fp8-resume: gone.phases: No such file' fp8-resume runx --phases gone.phases -- true
 says "a last phase after --steps is refused" '^fp8-resume: two.phases:2: step 4 is after the end of the run, --steps 3$' \
   fp8-resume runx --phases two.phases -- fp8-step --steps 3

@@ -77,6 +77,25 @@ std::vector<cli::Flag> plot_flags() {
            .min = 0}};
 }
 
+std::vector<cli::Flag> compare_flags() {
+  return {{.name = "compare",
+           .help = "compare every side with the first at the same number of tokens; a side is a run, or several runs "
+                   "A1,A2,..., which are paired by seed; or compare the sides of a sweep in its folder"},
+          {.name = "by",
+           .kind = cli::FlagKind::text,
+           .metavar = "NAME",
+           .help = "with --compare and the folder of a sweep: the setting whose values are the sides [side]"},
+          {.name = "gate",
+           .kind = cli::FlagKind::real,
+           .metavar = "NATS",
+           .help = "with --compare: exit with status 1 unless the loss gap is within +-NATS, or 2 if settings differ",
+           .min = 0},
+          {.name = "allow",
+           .kind = cli::FlagKind::text,
+           .metavar = "NAME,...",
+           .help = "with --gate: settings that may differ, such as lr,steps; all allows every setting"}};
+}
+
 cli::Flag top_flag() {
   return {.name = "top",
           .kind = cli::FlagKind::integer,
@@ -96,22 +115,6 @@ cli::Command command() {
                     .required = false,
                     .repeated = true}};
   c.flags = {
-      {.name = "compare",
-       .help = "compare every side with the first at the same number of tokens; a side is a run, or several runs "
-               "A1,A2,..., which are paired by seed; or compare the sides of a sweep in its folder"},
-      {.name = "by",
-       .kind = cli::FlagKind::text,
-       .metavar = "NAME",
-       .help = "with --compare and the folder of a sweep: the setting whose values are the sides [side]"},
-      {.name = "gate",
-       .kind = cli::FlagKind::real,
-       .metavar = "NATS",
-       .help = "with --compare: exit with status 1 unless the loss gap is within +-NATS, or 2 if settings differ",
-       .min = 0},
-      {.name = "allow",
-       .kind = cli::FlagKind::text,
-       .metavar = "NAME,...",
-       .help = "with --gate: settings that may differ, such as lr,steps; all allows every setting"},
       {.name = "baseline",
        .kind = cli::FlagKind::path,
        .metavar = "RUN",
@@ -143,7 +146,8 @@ cli::Command command() {
       cli::json_flag(),
       cli::force_flag(),
   };
-  const std::vector<cli::Flag> plots = plot_flags();
+  const std::vector<cli::Flag> comparisons = compare_flags(), plots = plot_flags();
+  c.flags.insert(c.flags.begin(), comparisons.begin(), comparisons.end());
   const auto exports = std::ranges::find(c.flags, "export", &cli::Flag::name);
   c.flags.insert(exports, plots.begin(), plots.end());
   return c;

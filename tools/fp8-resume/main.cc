@@ -4,6 +4,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
 #include "fp8/launch/supervise.h"
+#include "fp8/train/command_check.h"
 
 namespace {
 
@@ -69,6 +70,29 @@ int print_checkpoint(const std::string& run, ckpt::Which which, bool json,
   return static_cast<int>(Exit::done);
 }
 
+// Why fp8-step refuses the flags of a command; empty if it does not, or if the command is a script, which may start
+// anything.
+std::string refusal_of(const std::vector<std::string>& command) {
+  const auto words = launch::step_words(command);
+  try {
+    if (words) train::CommandCheck::check_flags(*words);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Throws Error `file:LINE: reason` for a phase whose flags fp8-step refuses. Only flags are checked, since a phase goes
+// on in the precision of the one before. What the command itself lacks is reported when it starts.
+void check_phases(const launch::Job& job) {
+  const std::string of_command = refusal_of(launch::command_line(job.command, job.run, nullptr, 0));
+  for (std::size_t i = 0; i < job.phases->list.size(); ++i) {
+    const std::string why = refusal_of(launch::command_line(job.command, job.run, &*job.phases, i));
+    if (!why.empty() && why != of_command)
+      throw Error(job.phases->name + ":" + std::to_string(job.phases->list[i].line) + ": " + why);
+  }
+}
+
 int resume(const cli::Arguments& arguments) {
   check_flags(arguments);
   const bool quiet = arguments.flag("quiet");
@@ -87,6 +111,7 @@ int resume(const cli::Arguments& arguments) {
   job.attempts = arguments.integer("attempts");
   job.command = arguments.rest();
   job.dry_run = arguments.flag("dry-run");
+  if (job.phases) check_phases(job);
   cli::Output out, err(2);
   const launch::Hooks hooks{[&](const json::Value& record) { out.json(record); }, note,
                             [&](std::string_view lines) { out.text(lines); },

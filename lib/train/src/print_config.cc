@@ -71,6 +71,11 @@ json::Value printed_config(settings::RunConfig config, comm::Communicator& host_
   return printed_config(std::move(config), host_comm, std::nullopt);
 }
 
+void CommandCheck::check_flags(std::span<const std::string> words) {
+  const cli::Command command = cli::with_common(settings::step_command());
+  settings::check_settings(settings::step_config(settings::with_config(command, cli::parse(command, words))));
+}
+
 void CommandCheck::check(std::span<const std::string> words, bool needs_files) {
   const cli::Command command = cli::with_common(settings::step_command());
   const cli::Arguments arguments = settings::with_config(command, cli::parse(command, words));

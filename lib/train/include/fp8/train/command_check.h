@@ -17,6 +17,9 @@ class CommandCheck {
   /// from one before in --seed and --out alone are not checked again.
   void check(std::span<const std::string> words, bool needs_files);
 
+  /// Throws the Error that fp8-step would throw for `words` before it opens a file other than that of --config.
+  static void check_flags(std::span<const std::string> words);
+
  private:
   std::string named(const std::string& model, bool needs_file);
 

@@ -1,0 +1,73 @@
+#!/bin/sh
+# fp8-log --compare on the command line: what sides were computed in, and the folder of a sweep.
+# shellcheck source=tests/cli/lib.sh
+. "${SRC:-.}/tests/cli/lib.sh"
+
+field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
+# What the sides were computed in, and a speed that is not that of FP8.
+fixtures=$SRC/tests/man/fixtures
+for s in 1 2 3; do
+  cp "$fixtures/bf16-$s.jsonl" "p$s.jsonl"
+  sed 's/"emulated": *true/&,"fp8_flop_share":0.96,"fp8_flop_share_total":0.88/' "$fixtures/fp8-$s.jsonl" >"q$s.jsonl"
+  sed 's/"tensorwise"/"rowwise"/; s/"emulated": *true/"emulated":false/' "q$s.jsonl" >"r$s.jsonl"
+done
+cells() { tr -s ' ' <out | grep -E "$1"; }
+ok "one pair" fp8-log --compare p1.jsonl q1.jsonl
+is "shows precision, shares and a speed that is emulated" "$(cells '^(precision|tokens/s|linears in FP8|all FLOPs in FP8) .* (emulated|%)$')" "precision bf16 fp8 tensorwise, emulated
+tokens/s 76 k 60.8 k 0.8 x, emulated
+linears in FP8 - 96 %
+all FLOPs in FP8 - 88 %"
+p=p1.jsonl,p2.jsonl,p3.jsonl q=q1.jsonl,q2.jsonl,q3.jsonl r=r1.jsonl,r2.jsonl,r3.jsonl
+ok "several pairs" fp8-log --compare $p $q
+is "show them for each side" "$(cells '^([AB]|side) (bf16|fp8|precision|tokens/s|0)')" "side precision linears in FP8 all FLOPs in FP8
+A bf16 - -
+B fp8 tensorwise, emulated 96 % 88 %
+side precision tokens/s
+A bf16 1 x
+B fp8 tensorwise, emulated 0.805 x, emulated"
+ok "three sides" fp8-log --compare $r $p $q
+is "too; FP8 that is not emulated has its speed" "$(cells '^[pqr] .* x')" "r fp8 rowwise 1 x
+p bf16 1.24 x
+q fp8 tensorwise, emulated 1 x, emulated"
+is "JSON has them for each side" "$(fp8-log --compare $p $q --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(r["sides"]["a"]["precisions"][0]["precision"], r["sides"]["a"]["emulated"], r["sides"]["b"]["precisions"], round(r["sides"]["b"]["fp8_flop_share_total"], 3), r["speedup_emulated"])')" \
+  "bf16 False [{'precision': 'fp8', 'recipe': 'tensorwise', 'emulated': True}] 0.88 True"
+is "not of FP8 that runs" "$(fp8-log --compare $p $r --json | field speedup_emulated)" False
+says "a table of runs names the precision of emulated ones, also where it is the same" '^q1 +fp8 tensorwise, emulated ' fp8-log q1.jsonl q2.jsonl --sort loss
+
+# The folder of a sweep, in which runs have names as fp8-sweep(5) gives them.
+position=0
+for lr in 2e-3 1e-3; do
+  for seed in 1 2 3; do
+    for side in q p r; do # in the order of the sweep, not of the alphabet
+      run=swept/$side"_lr=${lr}_seed=$seed" position=$((position + 1))
+      mkdir -p "$run"
+      cp $side$seed.jsonl "$run/log.jsonl"
+      echo "{\"flags\":[],\"command\":[],\"status\":0,\"position\":$position}" >"$run/sweep.json"
+    done
+  done
+done
+mkdir -p swept/q_seed=7/later && cp q1.jsonl swept/q_seed=7/log.jsonl && mkdir "swept/p_lr=1e-3_seed=4" && head -1 p1.jsonl >"swept/p_lr=1e-3_seed=4/log.jsonl"
+ok "the sides of a sweep" fp8-log --compare swept
+is "are compared with its first, paired by the other settings" "$(cells '^[pqr] [0-9]+ ' | awk '{ print $1, $2 }' | tr '\n' ';')" "p 6;r 6;"
+is "without runs that have no steps or no partner" "$(cat err) $(grep -c '^ *not paired, so not used: q_seed=7 ' out)" \
+  "fp8-log: swept/p_lr=1e-3_seed=4: has no steps, so it is left out 2"
+ok "the values of a setting" fp8-log --compare swept --by lr --json
+is "are compared as well, paired by side and seed" "$(python3 -c '
+import json
+r = json.load(open("out"))
+print(r["side_a"], r["side_b"], len(r["pairs"]), r["pairs"][0]["a"]["name"], r["pairs"][0]["b"]["name"], r["gap"])')" \
+  "lr=2e-3 lr=1e-3 9 p_lr=2e-3_seed=1 p_lr=1e-3_seed=1 0.0"
+is "runs without the setting are left out" "$(cat err)" "fp8-log: swept/q_seed=7: has no lr, so it is left out
+fp8-log: swept/p_lr=1e-3_seed=4: has no steps, so it is left out"
+rm -f swept/*/sweep.json
+is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +[0-9]* +3' | cut -c 1 | tr '\n' ' ')" "p q r "
+is "values as numbers" "$(fp8-log --compare swept --by lr --json -q | field side_a)" "lr=1e-3"
+says "a plot too" '>p<' sh -c 'fp8-log --compare swept -q --plot loss -o swept.svg && cat swept.svg'
+says "a setting that does not differ" '^fp8-log: swept: its runs do not differ in clip; they differ in side, lr, seed$' fp8-log --compare swept --by clip
+says "--by without a sweep" '^fp8-log: --by: needs the folder of a sweep$' fp8-log --compare $p $q --by lr
+says "--by without --compare" '^fp8-log: --by: only with --compare$' fp8-log swept --by lr
+done_testing
