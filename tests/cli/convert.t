@@ -96,7 +96,7 @@ says "standard input without a record is refused" '^fp8-convert: standard input:
 says "the provenance names fp8-init" 'made by +fp8-init .*fp8-init tiny' fp8-info q.h5
 says "the provenance names fp8-convert" 'made by +fp8-convert .*fp8-convert - -o q.h5 --json' fp8-info q.h5
 
-ok "a folder with a tokenizer is converted" sh -c 'echo "{}" >hf/tokenizer.json && fp8-convert hf -o tok.h5'
+ok "a folder with a tokenizer is converted" sh -c 'echo "{\"model\":{\"vocab\":{\"a\":0}}}" >hf/tokenizer.json && fp8-convert hf -o tok.h5'
 says "fp8-info shows the tokenizer" 'tokenizer +tokenizer.json' fp8-info tok.h5
 says "fp8-info lists the other files" '^files +generation_config.json$' fp8-info tok.h5
 printf '{{ x }}' >hf/chat_template.jinja && ln -s /etc hf/special_tokens_map.json
@@ -126,5 +126,10 @@ head -c 100000 "$golden/llama3/hf/model.safetensors" >hf/model.safetensors
 says "a truncated safetensors file is refused" '^fp8-convert: hf/model.safetensors: ' fp8-convert hf -o x.h5
 head -c 100000 llama3.h5 >short.h5
 says "a truncated checkpoint is refused" '^fp8-convert: short.h5: truncated' fp8-convert short.h5 -o x.h5
+cp "$golden"/llama3/hf/* hf
+for file in tokenizer.json model.safetensors config.json; do # read in the opposite order
+  printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 988097824\n' 0 >hf/$file
+  says "a Git LFS pointer as $file is named" "^fp8-convert: hf/$file: a Git LFS pointer, not the file; run git lfs pull\$" fp8-convert hf -o x.h5
+done
 is "no temporary file is left" "$(ls x.h5* ./*.tmp* .[a-z]* 2>/dev/null)" ""
 done_testing

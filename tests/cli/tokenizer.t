@@ -23,6 +23,9 @@ says "ids with --tokenizer record its digest" '^"[0-9a-f]{32}"$' tokenizer_of t.
 is "an equivalent tokenizer.json has the same digest" "$(tokenizer_of same.h5)" "$(tokenizer_of t.h5)"
 [ "$(tokenizer_of other.h5)" != "$(tokenizer_of t.h5)" ]
 result $? "another tokenizer.json has another digest"
+sed 's/^{/{"truncation": {"max_length": 8}, "padding": {"pad_id": 0},/' t.json >cut.json
+says "truncation and padding are ignored with a note" '^fp8-tokenize: truncation and padding of tokenizer.json: ignored' fp8-tokenize ids.u16 --tokenizer cut.json -o cut.h5
+is "they do not change the tokenizer" "$(tokenizer_of cut.h5)" "$(tokenizer_of t.h5)"
 says "the default vocabulary of ids is that of --tokenizer" 'vocabulary 4$' fp8-tokenize ids.u16 --tokenizer t.json -o x.h5 -f
 says "the default vocabulary of --tokenizer bytes is 256" 'vocabulary 256$' fp8-tokenize ids.u16 --tokenizer bytes -o x.h5 -f
 printf '{"model": {"vocab": {"a": -1}}}' >bad.json
@@ -67,10 +70,10 @@ cp -r "$SRC/tests/golden/models/llama3/hf" hf && cp t.json hf/tokenizer.json && 
 refused "a model with a tokenizer.json refuses data of bytes" "d.h5: made with another tokenizer \(bytes\) than the model's \([0-9a-f]{32}\)" own.h5 --data d.h5 --out x $step --steps 1
 ok "a model with a tokenizer.json accepts data of the same tokenizer" fp8-step own.h5 --data same.h5 --out own $step --steps 1
 is "the checkpoint keeps the tokenizer.json" "$(fp8-info own/step-00000001 --json | grep -o '"tokenizer":[a-z]*')" '"tokenizer":true'
-cp bad.json hf/tokenizer.json && fp8-convert hf -o broken.h5 >out 2>err
-refused "an invalid tokenizer.json in a model is refused" "broken.h5: /tokenizer: model.vocab: .*--any-tokenizer goes on without it" broken.h5 --data same.h5 --out x $step --steps 1
-ok "--any-tokenizer ignores an invalid tokenizer.json in a model" fp8-step broken.h5 --data same.h5 --out broken $step --steps 1 --any-tokenizer
-rm hf/tokenizer.json && fp8-convert hf -o none.h5 >out 2>err
+cp bad.json hf/tokenizer.json
+says "an invalid tokenizer.json is refused at conversion" '^fp8-convert: hf/tokenizer.json: model.vocab: .*; without this file the folder is converted' fp8-convert hf -o x.h5
+rm hf/tokenizer.json
+says "a missing one is noted" '^fp8-convert: hf: has no tokenizer.json, so the checkpoint has no tokenizer' fp8-convert hf -o none.h5
 says "a message names a converted model without a tokenizer" '^fp8-eval: none.h5: has no tokenizer to compare with that of same.h5' fp8-eval none.h5 --data same.h5 --seq-length 16
 fp8-init tiny -o fresh.h5 >out 2>err && fp8-convert fresh.h5 -o fresh2.h5 >out 2>err
 ok "a new model" fp8-step fresh2.h5 --data d.h5 --out fresh $step --steps 1

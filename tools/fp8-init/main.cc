@@ -96,7 +96,7 @@ void set_key(json::Value& config, const std::string& assignment) {
 }
 
 // Sets the tokenizer to store. Throws Error if it cannot be read or has ids outside of the model's vocabulary.
-void set_tokenizer(const std::string& name, const hf::ModelConfig& config, model::InitOptions& options) {
+void set_tokenizer(const std::string& name, const hf::ModelConfig& config, bool quiet, model::InitOptions& options) {
   std::int64_t ids = kByteValues;
   const std::string file = name == kBytes ? name : token::tokenizer_file(name);
   if (name == kBytes) {
@@ -107,7 +107,10 @@ void set_tokenizer(const std::string& name, const hf::ModelConfig& config, model
     options.inputs.push_back(name);
     for (const auto& [text, ignored] : options.huggingface)
       options.inputs.push_back(parent_directory(file) + "/" + text);
-    ids = hf::parse_tokenizer_identity(*options.tokenizer, file).vocab_size;
+    const hf::TokenizerIdentity identity = hf::parse_tokenizer_identity(*options.tokenizer, file);
+    if (!identity.note.empty() && !quiet) cli::print_note("fp8-init", name + ": " + identity.note);
+    (void)token::Tokenizer::parse(*options.tokenizer, file);  // throws for one that the tools cannot use
+    ids = identity.vocab_size;
   }
   if (ids > config.vocab_size)
     throw Error("--tokenizer: " + file + ": has " + std::to_string(ids) + " tokens, the model's vocabulary " +
@@ -129,7 +132,7 @@ int init(const cli::Arguments& arguments, const model::Origin& origin) {
   options.dry_run = arguments.flag("dry-run");
   options.origin = origin;
   options.inputs.push_back(model::model_config_file(name));
-  if (arguments.has("tokenizer")) set_tokenizer(arguments.text("tokenizer"), config, options);
+  if (arguments.has("tokenizer")) set_tokenizer(arguments.text("tokenizer"), config, arguments.flag("quiet"), options);
   options.progress = [&](const std::string& tensor, std::size_t i, std::size_t n) {
     progress.update(std::to_string(i) + "/" + std::to_string(n) + " " + tensor);
   };

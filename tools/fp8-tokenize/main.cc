@@ -67,6 +67,7 @@ int run_tokenize(const cli::Arguments& arguments) {
   std::optional<data::DeclaredTokenizer> declared;
   if (arguments.has("tokenizer"))
     declared = (lines ? data::read_tokenizer : data::declared_tokenizer)(arguments.text("tokenizer"));
+  if (declared && !declared->note.empty() && !arguments.flag("quiet")) cli::print_note("fp8-tokenize", declared->note);
   const data::DeclaredTokenizer* const tokenizer = declared ? &*declared : nullptr;
   if (tokenize::reads_chat(arguments, tokenizer)) return tokenize::run_chat(arguments, tokenizer);
   if (lines) return run_lines(arguments, tokenizer);

@@ -17,6 +17,7 @@
 #include "fp8/hf/tokenizer.h"
 #include "fp8/model/checkpoint.h"
 #include "fp8/model/output.h"
+#include "fp8/token/tokenizer.h"
 #include "merge_lora.h"
 #include "pad.h"
 #include "source.h"
@@ -337,22 +338,39 @@ std::uint64_t output_bytes(const Source& source, const Plan& plan, const Convert
   return bytes;
 }
 
-// A note if the folder's tokenizer has more tokens than the embedding has rows. A tokenizer that cannot be read is
-// reported by the tools that use it.
-std::optional<std::string> tokenizer_note(const Source& source, const hf::ModelConfig& config) {
-  const std::optional<std::string> text = source.folder_tokenizer();
-  if (!text) return std::nullopt;
-  std::int64_t tokens = 0;
+// The identity of a tokenizer.json, without which no tool can compare it with that of data.
+hf::TokenizerIdentity identity_of(const std::string& text, const std::string& file) {
   try {
-    tokens = hf::parse_tokenizer_identity(*text, source.path()).vocab_size;
-  } catch (const Error&) {
-    return std::nullopt;
+    return hf::parse_tokenizer_identity(text, file);
+  } catch (const Error& e) {
+    throw Error(std::string(e.what()) + "; without this file the folder is converted for data of token ids");
   }
-  if (tokens <= config.vocab_size) return std::nullopt;
-  return source.path() + ": tokenizer.json has " + std::to_string(tokens) + " tokens, but the embedding " +
-         std::to_string(config.vocab_size) +
-         " rows; data of this tokenizer is refused until the embedding is resized (in transformers: "
-         "resize_token_embeddings)";
+}
+
+// Notes on what the tools will miss in the folder's tokenizer.
+void add_tokenizer_notes(const Source& source, const hf::ModelConfig& config, std::vector<std::string>& notes) {
+  const std::optional<std::string> text = source.folder_tokenizer();
+  if (!text) {
+    notes.push_back(source.path() +
+                    ": has no tokenizer.json, so the checkpoint has no tokenizer and takes token ids alone" +
+                    token::conversion_advice(source.path()));
+    return;
+  }
+  const std::string file = source.path() + "/tokenizer.json";
+  const hf::TokenizerIdentity identity = identity_of(*text, file);
+  if (!identity.note.empty()) notes.push_back(source.path() + ": " + identity.note);
+  if (identity.vocab_size > config.vocab_size)
+    notes.push_back(source.path() + ": tokenizer.json has " + std::to_string(identity.vocab_size) +
+                    " tokens, but the embedding " + std::to_string(config.vocab_size) +
+                    " rows; data of this tokenizer is refused until the embedding is resized (in transformers: "
+                    "resize_token_embeddings)");
+  try {
+    (void)token::Tokenizer::parse(*text, file);
+  } catch (const Error& e) {
+    notes.push_back(
+        std::string(e.what()) +
+        "; the tokenizer is kept for an export, but fp8-tokenize and fp8-generate do not encode text with it");
+  }
 }
 
 // What a folder's configuration leaves to defaults, and its settings that no tool reads.
@@ -385,8 +403,8 @@ ConvertReport convert(const std::string& source_path, const std::string& output,
   if (source.activation_scales() > 0)
     report.notes.push_back(source.path() + ": " + std::to_string(source.activation_scales()) +
                            " static scales of activations are not kept; activations are scaled as they are cast");
-  if (const std::optional<std::string> note = tokenizer_note(source, plan.config)) report.notes.push_back(*note);
   if (source.checkpoint() == nullptr) {
+    add_tokenizer_notes(source, plan.config, report.notes);
     add_config_notes(source, report.notes);
   } else {
     for (const std::string& message : source.checkpoint()->passed_over()) report.notes.push_back(message);

@@ -34,8 +34,14 @@ class Convert : public test::FolderTest {
                          {"intermediate_size", 24},
                          {"num_hidden_layers", 1},
                          {"num_attention_heads", 2},
+                         {"hidden_act", "silu"},
                          {"rms_norm_eps", 1e-6},
-                         {"rope_theta", 10000}});
+                         {"rope_theta", 10000},
+                         {"max_position_embeddings", 64},
+                         {"tie_word_embeddings", false},
+                         {"initializer_range", 0.02},
+                         {"attention_bias", false},
+                         {"mlp_bias", false}});
   }
   static Shapes shapes(const json::Value& c) {
     Shapes out;
@@ -234,12 +240,13 @@ TEST_F(Convert, TokenizerAndOtherTextsAreCopied) {
   const std::map<std::string, std::string> texts{{"tokenizer_config.json", "{\"eos_token\":\"</s>\"}"},
                                                  {"generation_config.json", "{\"do_sample\":true}"},
                                                  {"chat_template.jinja", "{{ bos_token }}"}};
-  test::write_file(place + "/tokenizer.json", "{\"model\":1}");
+  const std::string tokenizer = R"({"model":{"vocab":{"a":0},"merges":[]}})";
+  test::write_file(place + "/tokenizer.json", tokenizer);
   test::write_file(place + "/notes.txt", "not kept");
   for (const auto& [name, text] : texts) test::write_file(place + "/" + name, text);
   convert(place, out(), {});
   convert(out(), at("b.h5"), {});
-  EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).tokenizer(), "{\"model\":1}");
+  EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).tokenizer(), tokenizer);
   EXPECT_EQ(ckpt::Checkpoint::open(at("b.h5")).huggingface(), texts);
 }
 
@@ -247,8 +254,8 @@ TEST_F(Convert, ATokenizerLargerThanTheEmbeddingIsNoted) {
   const std::string place = folder(config(), shapes(config()));
   const std::int64_t rows = config().as_object().get_int("vocab_size", "config");
   const auto notes_with_last_id = [&](std::int64_t id) {
-    test::write_file(place + "/tokenizer.json", R"({"model":{"vocab":{"a":0},"merges":[]},"added_tokens":[{"id":)" +
-                                                    std::to_string(id) + R"(,"content":"<end>"}]})");
+    test::write_file(place + "/tokenizer.json",
+                     R"({"model":{"vocab":{"a":)" + std::to_string(id) + R"(},"merges":[]}})");
     return convert(place, out(), {.force = true}).notes;
   };
   EXPECT_TRUE(notes_with_last_id(rows - 1).empty());
@@ -258,6 +265,28 @@ TEST_F(Convert, ATokenizerLargerThanTheEmbeddingIsNoted) {
                                std::to_string(rows) +
                                " rows; data of this tokenizer is refused until the embedding is resized (in "
                                "transformers: resize_token_embeddings)");
+}
+
+TEST_F(Convert, WhatToolsMissInATokenizerIsSaid) {
+  const std::string place = folder(config(), shapes(config())), file = place + "/tokenizer.json";
+  const auto notes = [&] { return convert(place, out(), {.force = true}).notes; };
+  const std::string none =
+      place + ": has no tokenizer.json, so the checkpoint has no tokenizer and takes token ids alone";
+  EXPECT_EQ(notes(), std::vector{none});
+  test::write_file(place + "/tokenizer.model", "x");
+  ASSERT_EQ(notes().size(), 1U);
+  EXPECT_TRUE(notes().front().starts_with(none + "; the Python packages transformers and sentencepiece make one of "));
+  const std::string model = R"("model":{"vocab":{"a":0},"merges":[]}})";
+  test::write_file(file, R"({"truncation":{"max_length":8},)" + model);
+  EXPECT_EQ(notes(), std::vector{place + ": truncation of tokenizer.json: ignored; no tool cuts or pads texts by it"});
+  test::write_file(file, R"({"normalizer":{"type":"Precompiled"},)" + model);
+  EXPECT_EQ(notes(),
+            std::vector{file + ": normalizer: \"Precompiled\" is not supported; the tokenizer is kept for an " +
+                        "export, but fp8-tokenize and fp8-generate do not encode text with it"});
+  test::write_file(file, R"({"model":{"type":"Unigram","vocab":[]}})");
+  EXPECT_EQ(test::error_of(notes), file +
+                                       ": model: \"Unigram\" is not supported (BPE is); without this file the folder "
+                                       "is converted for data of token ids");
 }
 
 TEST_F(Convert, ShardsNeedMerge) {

@@ -78,6 +78,7 @@ DeclaredTokenizer declared_tokenizer(const std::string& name) {
   const hf::TokenizerIdentity identity = hf::parse_tokenizer_identity(tokenizer.text, tokenizer.file);
   tokenizer.id = identity.digest;
   tokenizer.vocab_size = identity.vocab_size;
+  tokenizer.note = identity.note;
   return tokenizer;
 }
 

@@ -9,6 +9,7 @@
 
 #include "fp8/base/digest.h"
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/json/json.h"
 
 namespace fp8::hf {
@@ -104,17 +105,30 @@ const json::Array& array_or_empty(const json::Object& object, const char* key, c
   return value == nullptr || value->is_null() ? none : object.get_array(key, what);
 }
 
+// What the file asks for that does not change the ids of a text.
+std::string note_on(const json::Object& root) {
+  std::string keys;
+  for (const char* key : {"truncation", "padding"})
+    if (const json::Value* value = root.find(key); value != nullptr && !value->is_null())
+      keys += (keys.empty() ? "" : " and ") + std::string(key);
+  return keys.empty() ? keys : keys + " of tokenizer.json: ignored; no tool cuts or pads texts by it";
+}
+
 }  // namespace
 
 TokenizerIdentity tokenizer_identity(const json::Value& tokenizer, const std::string& what) {
   if (!tokenizer.is_object()) throw Error(what + ": not a tokenizer.json: not an object");
   const json::Object& root = tokenizer.as_object();
   const json::Object& model = root.get_object("model", what);
+  if (const std::string type = model.get_string_or("type", "BPE", what + ": model"); type != "BPE")
+    throw Error(what + ": model: \"" + terminal_safe(excerpt(type)) + "\" is not supported (BPE is)");
   Canonical canonical(what);
   add_vocab(model.get_object("vocab", what + ": model"), canonical);
   add_merges(array_or_empty(model, "merges", what + ": model"), canonical);
   add_added(array_or_empty(root, "added_tokens", what), canonical, what);
-  return canonical.finish();
+  TokenizerIdentity identity = canonical.finish();
+  identity.note = note_on(root);
+  return identity;
 }
 
 TokenizerIdentity parse_tokenizer_identity(std::string_view text, const std::string& what) {

@@ -61,6 +61,14 @@ TEST(TokenizerIdentity, differs_where_ids_would) {
   EXPECT_NE(with("\"id\": 5", "\"id\": 6"), digest);
 }
 
+TEST(TokenizerIdentity, notes_what_does_not_change_ids) {
+  const auto with = [](const std::string& members) { return of("{" + members + R"(, "model":{"vocab":{"a":0}}})"); };
+  EXPECT_EQ(with(R"("truncation": null, "padding": null)").note, "");
+  EXPECT_EQ(with(R"("truncation": {"max_length": 8}, "padding": {})").note,
+            "truncation and padding of tokenizer.json: ignored; no tool cuts or pads texts by it");
+  EXPECT_EQ(with(R"("padding": {})").digest, with(R"("padding": null)").digest);
+}
+
 TEST(TokenizerIdentity, refuses_other_json) {
   EXPECT_EQ(tokenizer_refusal("[]"), "t: not a tokenizer.json: not an object");
   EXPECT_NE(tokenizer_refusal("{"), "no error");
@@ -68,6 +76,8 @@ TEST(TokenizerIdentity, refuses_other_json) {
   EXPECT_NE(tokenizer_refusal(with_model("[]")).find("\"model\""), std::string::npos);
   EXPECT_NE(tokenizer_refusal(with_model("{}")).find("\"vocab\""), std::string::npos);
   EXPECT_EQ(tokenizer_refusal(with_model(R"({"vocab":{}})")), "t: model.vocab: is empty");
+  EXPECT_EQ(tokenizer_refusal(with_model(R"({"type":"Unigram","vocab":[]})")),
+            "t: model: \"Unigram\" is not supported (BPE is)");
   const std::string bad_id = "an id is not an integer from 0 to 2147483646";
   for (const char* id : {"-1", "2147483647", "18446744073709551615", "1.0", "\"1\"", "null"}) {
     EXPECT_EQ(tokenizer_refusal(with_model(R"({"vocab":{"a":)" + std::string(id) + "}}")), "t: model.vocab: " + bad_id);

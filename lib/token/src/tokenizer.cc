@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/json/json.h"
 #include "parts.h"
 #include "state.h"
@@ -30,9 +31,6 @@ const json::Value& part_of(const json::Object& file, std::string_view key) {
 const json::Object& checked(const json::Object& file, const std::string& path) {
   if (const std::string version = file.get_string_or("version", "1.0", path); version != "1.0") {
     throw Error(path + ": version " + shown(version) + " is not supported");
-  }
-  for (const char* key : {"truncation", "padding"}) {
-    if (!part_of(file, key).is_null()) throw Error(path + ": \"" + key + "\" is not supported (make it null)");
   }
   return file;
 }
@@ -107,7 +105,23 @@ bool white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 std::string tokenizer_file(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? path + "/tokenizer.json" : path;
+  if (path.ends_with(".model"))
+    throw Error(path + ": not a tokenizer.json" + conversion_advice(parent_directory(path)));
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  std::string file = path + "/tokenizer.json";
+  if (!std::filesystem::exists(file, ignored)) throw Error(path + ": has no tokenizer.json" + conversion_advice(path));
+  return file;
+}
+
+std::string conversion_advice(const std::string& folder) {
+  for (const auto& [name, package] : {std::pair{"tokenizer.model", " and sentencepiece"}, {"vocab.json", ""}}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder + "/" + name, ignored)) continue;
+    return "; the Python packages transformers" + std::string(package) + " make one of its " + name +
+           ": python3 -c \"from transformers import AutoTokenizer as A; A.from_pretrained('" + folder +
+           "').save_pretrained('" + folder + "')\"";
+  }
+  return "";
 }
 
 Tokenizer::State::State(const json::Object& file, const std::string& from)

@@ -59,6 +59,25 @@ TEST(Tokenizer, ReadsAFileOrItsFolder) {
   EXPECT_HOLDS(error_of([&] { Tokenizer(folder.at("none.json")); }), "none.json: ");
 }
 
+TEST(Tokenizer, TruncationAndPaddingDoNotChangeIds) {
+  const char* const kCut =
+      R"("truncation":{"max_length":1,"strategy":"LongestFirst"},"padding":{"strategy":{"Fixed":9}})";
+  EXPECT_EQ(encode(tokenizer_of(file_of(kCut)), "abcab c"), (Ids{5, 4, 3, 2}));
+}
+
+TEST(Tokenizer, SaysHowToMakeAMissingFile) {
+  const test::TemporaryFolder folder;
+  EXPECT_EQ(error_of([&] { Tokenizer(folder.path()); }), folder.path() + ": has no tokenizer.json");
+  const std::string pieces = folder.write("tokenizer.model", "x");
+  for (const std::string& path : {folder.path(), pieces}) {
+    const std::string message = error_of([&] { Tokenizer{path}; });
+    EXPECT_HOLDS(message,
+                 "; the Python packages transformers and sentencepiece make one of its tokenizer.model: python3 -c "
+                 "\"from transformers import ");
+    EXPECT_HOLDS(message, "from_pretrained('" + folder.path() + "')");
+  }
+}
+
 TEST(Tokenizer, MergesLongPiecesAsShortOnes) {
   const Tokenizer t = tokenizer_of(file_of(""));
   std::string text;
@@ -76,7 +95,6 @@ TEST(Tokenizer, NamesUnsupportedParts) {
   EXPECT_EQ(refusal("[]"), "not an object");
   EXPECT_EQ(refusal("{}"), "\"model\" is missing");
   EXPECT_EQ(refusal(file_of(R"("version":"2.0")")), "version \"2.0\" is not supported");
-  EXPECT_EQ(refusal(file_of(R"("truncation":{})")), "\"truncation\" is not supported (make it null)");
   for (const char* type : {"Unigram", "WordPiece", "WordLevel"}) {
     EXPECT_EQ(refusal(R"({"model":{"type":")" + std::string(type) + R"("}})"),
               "model: \"" + std::string(type) + "\" is not supported");

@@ -41,6 +41,7 @@ struct DeclaredTokenizer {
   std::string text = {};  ///< content of the tokenizer.json; empty for bytes
   std::string id = {};    ///< "bytes" or a digest
   std::int64_t vocab_size = 0;                     ///< vocabulary of the tokenizer
+  std::string note = {};                           ///< as hf::TokenizerIdentity has it
   chat::SpecialTokens special = {};                ///< those that tokenizer_config.json names
   std::optional<chat::Carried> own_template = {};  ///< chat template of the model, if it carries one
 

@@ -19,15 +19,16 @@ inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{1} << 28;
 struct TokenizerIdentity {
   std::string digest;           ///< XXH3-128, 32 hexadecimal digits
   std::int64_t vocab_size = 0;  ///< largest id plus one, added tokens included
+  std::string note{};           ///< a sentence about `truncation` and `padding`, which no tool applies; may be empty
 };
 
 /// The identity of a parsed tokenizer.json: a digest of its vocabulary (`model.vocab`, by id), its merges
 /// (`model.merges`, in order; "a b" equals ["a", "b"]) and its added tokens (by id, with content and whether special).
 /// Order of keys, white space and all other members are ignored. Throws Error `what: reason` if one of these is missing
-/// or malformed; `merges` and `added_tokens` may be missing. Digested are the 16 bytes "fp8-tokenizer 1\n", then for
-/// the vocabulary, the merges and the added tokens their number and each entry: (id, token), (left, right), (id,
-/// content, 0 or 1). A number has 8 bytes, little-endian; a text is its length in bytes, then its bytes. Equal ids are
-/// ordered by the bytes of their texts.
+/// or malformed, or the model is not BPE; `merges` and `added_tokens` may be missing. Digested are the 16 bytes
+/// "fp8-tokenizer 1\n", then for the vocabulary, the merges and the added tokens their number and each entry: (id,
+/// token), (left, right), (id, content, 0 or 1). A number has 8 bytes, little-endian; a text is its length in bytes,
+/// then its bytes. Equal ids are ordered by the bytes of their texts.
 TokenizerIdentity tokenizer_identity(const json::Value& tokenizer, const std::string& what);
 
 /// Computes tokenizer_identity() from the text of a tokenizer.json; errors begin with `what`. Throws Error for text

@@ -20,8 +20,13 @@ namespace fp8::token {
 /// Upper bound of ids, exclusive.
 inline constexpr std::int64_t kMaxIds = std::int64_t{1} << 22;
 
-/// `path`/tokenizer.json if `path` is a folder, otherwise `path`.
+/// `path`/tokenizer.json if `path` is a folder, otherwise `path`. Throws Error `path: reason` for a folder without one
+/// and for a SentencePiece model (*.model).
 std::string tokenizer_file(const std::string& path);
+
+/// How to make the tokenizer.json that `folder` lacks, "; the Python packages ... make one of ...", if the folder has a
+/// tokenizer in another format: a SentencePiece model (tokenizer.model) or a vocab.json. Else empty.
+std::string conversion_advice(const std::string& folder);
 
 /// A tokenizer. Immutable; several threads may use it concurrently.
 class Tokenizer {
