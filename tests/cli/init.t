@@ -35,7 +35,8 @@ ok "a dry run writes no file" test ! -e demo.h5
 echo '{"model_type":"llama"}' >bare.json
 ok "a configuration without sizes is accepted" fp8-init bare.json --dry-run -o x.h5
 is "a message names the default values and the number of parameters" "$(cat err)" "fp8-init: bare.json: lacks keys, defaults of llama are used: vocab_size 32000, \
-hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32, rms_norm_eps 1e-06, rope_theta 10000; the model has 6.74 G parameters"
+hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32, hidden_act silu, rms_norm_eps 1e-06, rope_theta 10000, max_position_embeddings 2048, \
+tie_word_embeddings false, initializer_range 0.02, attention_bias false, mlp_bias false; the model has 6.74 G parameters"
 ok "a configuration without sizes is accepted with --quiet" fp8-init bare.json --dry-run -q -o x.h5
 is "--quiet prints no message" "$(cat err)" ""
 # shellcheck disable=SC2046

@@ -18,7 +18,9 @@ class Missing {
   void check(const char* key, const std::string& used) {
     if (keys_.find(key) == nullptr) list_.push_back(std::string(key) + " " + used);
   }
+  void check(const char* key, const char* used) { check(key, std::string(used)); }
   void check(const char* key, std::int64_t used) { check(key, std::to_string(used)); }
+  void check(const char* key, bool used) { check(key, used ? "true" : "false"); }
   std::vector<std::string> take() { return std::move(list_); }
 
  private:
@@ -33,8 +35,22 @@ void check_experts(const Keys& keys, const ModelConfig& c, Missing& missing) {
   missing.check("num_experts_per_tok", c.experts->per_token);
   if (!qwen) return;
   missing.check("moe_intermediate_size", c.experts->intermediate_size);
-  missing.check("norm_topk_prob", c.experts->normalize ? "true" : "false");
+  missing.check("norm_topk_prob", c.experts->normalize);
   missing.check("decoder_sparse_step", c.experts->sparse_step);
+  missing.check("mlp_only_layers", "[]");
+}
+
+// Keys that a family has if it has biases by choice, or windows.
+void check_biases_and_windows(const Keys& keys, const ModelConfig& c, Missing& missing) {
+  const bool dense_qwen = c.family == Family::qwen2 || c.family == Family::qwen3;
+  if (c.family != Family::mistral && c.family != Family::mixtral && c.family != Family::qwen2)
+    missing.check("attention_bias", c.attention_bias_qkv);
+  if (c.family == Family::llama) return missing.check("mlp_bias", c.mlp_bias);
+  if (c.family == Family::mixtral) return;
+  const bool slides = c.family == Family::mistral || keys.boolean("use_sliding_window", false);
+  if (c.family != Family::mistral) missing.check("use_sliding_window", slides);
+  if (slides && keys.is_absent("sliding_window")) missing.check("sliding_window", kSlidingWindow);
+  if (slides && dense_qwen && keys.find("layer_types") == nullptr) missing.check("max_window_layers", kMaxWindowLayers);
 }
 
 // rope_theta is in an object of its own since transformers 5.
@@ -69,8 +85,13 @@ std::vector<std::string> defaulted_keys(const ModelConfig& config) {
     missing.check("num_key_value_heads", config.num_key_value_heads);
   if (family.head_dim != 0 && keys.is_absent("head_dim")) missing.check("head_dim", config.head_dim);
   if (config.experts) check_experts(keys, config, missing);
+  missing.check("hidden_act", "silu");
   missing.check("rms_norm_eps", format_double(config.rms_norm_eps));
   if (!has_theta(keys)) missing.check("rope_theta", format_double(config.rope.theta));
+  missing.check("max_position_embeddings", config.max_position_embeddings);
+  missing.check("tie_word_embeddings", config.tie_word_embeddings);
+  missing.check("initializer_range", format_double(config.initializer_range));
+  check_biases_and_windows(keys, config, missing);
   return missing.take();
 }
 

@@ -185,22 +185,39 @@ const std::string kSizes = R"("vocab_size": 8, "hidden_size": 64, "intermediate_
     "num_attention_heads": 1, "num_key_value_heads": null, "head_dim": null, "rms_norm_eps": 1e-6, )";
 const std::string kBareQwen = R"({"model_type": "qwen3_moe", )" + kSizes;
 
+// Keys of every family that have defaults, and none that decides on sizes.
+const std::string kOthers = R"("hidden_act": "silu", "max_position_embeddings": 8,
+  "tie_word_embeddings": true, "initializer_range": 0.1, )";
+
 TEST(ModelConfig, missing_keys_are_listed_with_their_defaults) {
   using List = std::vector<std::string>;
+  const std::string qwen = kBareQwen + kOthers;
+  EXPECT_EQ(defaulted_keys(parse(qwen + R"("num_local_experts": 9, "rope_theta": 1e6})")),
+            (List{"num_experts_per_tok 8", "moe_intermediate_size 768", "norm_topk_prob false", "decoder_sparse_step 1",
+                  "mlp_only_layers []", "attention_bias false", "use_sliding_window false"}));
+  EXPECT_EQ(defaulted_keys(parse(qwen + R"("num_experts_per_tok": 2, "moe_intermediate_size": 8,
+    "norm_topk_prob": true, "decoder_sparse_step": 2, "rope_scaling": {"type": "linear", "factor": 2},
+    "mlp_only_layers": [], "attention_bias": true, "use_sliding_window": true})")),
+            (List{"num_experts 128", "rope_theta 10000", "sliding_window 4096"}));
+  EXPECT_EQ(defaults_note(parse(R"({"model_type": "mixtral", )" + kSizes + kOthers +
+                                R"("rope_parameters": {"rope_theta": 5e5}})")),
+            "lacks keys, defaults of mixtral are used: num_local_experts 8, num_experts_per_tok 2");
+  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "qwen2", "use_sliding_window": true, )" + kSizes + kOthers +
+                                 R"("rope_theta": 1e6})")),
+            (List{"sliding_window 4096", "max_window_layers 28"}));
+  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "llama"})")),
+            (List{"vocab_size 32000", "hidden_size 4096", "intermediate_size 11008", "num_hidden_layers 32",
+                  "num_attention_heads 32", "hidden_act silu", "rms_norm_eps 1e-06", "rope_theta 10000",
+                  "max_position_embeddings 2048", "tie_word_embeddings false", "initializer_range 0.02",
+                  "attention_bias false", "mlp_bias false"}));
+  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "mistral", )" + kSizes + kOthers + R"("rope_theta": 1e6})")),
+            (List{"sliding_window 4096"}));
   EXPECT_EQ(
-      defaulted_keys(parse(kBareQwen + R"("num_local_experts": 9, "rope_theta": 1e6})")),
-      (List{"num_experts_per_tok 8", "moe_intermediate_size 768", "norm_topk_prob false", "decoder_sparse_step 1"}));
-  EXPECT_EQ(defaulted_keys(parse(kBareQwen + R"("num_experts_per_tok": 2, "moe_intermediate_size": 8,
-    "norm_topk_prob": true, "decoder_sparse_step": 2, "rope_scaling": {"type": "linear", "factor": 2}})")),
-            (List{"num_experts 128", "rope_theta 10000"}));
-  EXPECT_EQ(
-      defaults_note(parse(R"({"model_type": "mixtral", )" + kSizes + R"("rope_parameters": {"rope_theta": 5e5}})")),
-      "lacks keys, defaults of mixtral are used: num_local_experts 8, num_experts_per_tok 2");
-  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "qwen3", )" + kSizes + R"("rope_theta": 1e6})")), List{});
-  EXPECT_EQ(defaulted_keys(parse(R"({"model_type": "qwen3"})")),
-            (List{"vocab_size 151936", "hidden_size 4096", "intermediate_size 22016", "num_hidden_layers 32",
-                  "num_attention_heads 32", "num_key_value_heads 32", "head_dim 128", "rms_norm_eps 1e-06",
-                  "rope_theta 10000"}));
+      defaulted_keys(parse(R"({"model_type": "qwen3"})")),
+      (List{"vocab_size 151936", "hidden_size 4096", "intermediate_size 22016", "num_hidden_layers 32",
+            "num_attention_heads 32", "num_key_value_heads 32", "head_dim 128", "hidden_act silu", "rms_norm_eps 1e-06",
+            "rope_theta 10000", "max_position_embeddings 32768", "tie_word_embeddings false", "initializer_range 0.02",
+            "attention_bias false", "use_sliding_window false"}));
   EXPECT_EQ(defaults_note(load("mixtral/hf/config.json")), "");
 }
 
