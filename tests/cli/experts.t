@@ -56,7 +56,7 @@ refused "DeepSeek" 'fp8-init: shared.json: model_type "deepseek_v3": shared expe
   fp8-init shared.json -o x.h5
 sed -i '/num_experts_per_tok/d; s/"output_router_logits": false/"output_router_logits": true/' hf/config.json
 ok "a folder without the number of experts of a token is converted" fp8-convert hf -n -o x.h5
-is "notes name the default, and the loss that transformers adds" "$(cat err)" "fp8-convert: hf/config.json: lacks keys, defaults of mixtral are used: num_experts_per_tok 2
+is "notes name the default, and the loss that transformers adds" "$(grep config.json err)" "fp8-convert: hf/config.json: lacks keys, defaults of mixtral are used: num_experts_per_tok 2
 fp8-convert: hf/config.json: with output_router_logits transformers adds its balancing loss in training, with coefficient 0.001; fp8-step adds one of the same size with --aux-loss 0.001"
 sed -i 's/experts\.3\.w2/experts.9.w2/' hf/model.safetensors
 refused "a missing expert" "fp8-convert: hf: missing tensors: model.layers.0.block_sparse_moe.experts.3.w2.weight; unexpected tensors: \
