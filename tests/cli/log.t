@@ -222,7 +222,8 @@ for listed in (True, False):
     for key in run["settings"]:
         changed = json.loads(lines[0])
         where = {"model": changed["settings"] if listed else changed, "documents": changed}.get(key, changed["config"])
-        if key == "data" and listed: where = changed["settings"]
+        if key in ("data", "chat template") and listed: where = changed["settings"]
+        if key == "chat template" and not listed: continue  # it is in no other place
         if key.startswith("global batch"): key = "batch-size"
         where[key] = "another"
         if key == "batch-size": where[key] = 99

@@ -12,6 +12,7 @@ namespace fp8::log {
 namespace {
 
 constexpr std::string_view kModel = "model", kData = "data", kGlobalBatch = "global-batch";
+constexpr std::string_view kChatTemplate = "chat template";  // of the data
 
 const json::Object* object_or_null(const json::Object& record, std::string_view key) {
   const json::Value* value = record.find(key);
@@ -188,6 +189,7 @@ std::optional<Settings> settings_of(const json::Object& record) {
   s.data_digest = text_of(fixed, kData);
   if (fixed != nullptr) {
     for (const auto& [name, value] : *fixed) s.fixed.push_back(name);
+    if (const json::Value* form = fixed->find(kChatTemplate)) s.values.set(kChatTemplate, *form);
   }
   s.changed = changes_of(record);
   return s;
