@@ -38,6 +38,16 @@ print(r["sides"]["a"]["precisions"][0]["precision"], r["sides"]["a"]["emulated"]
 is "not of FP8 that runs" "$(fp8-log --compare $p $r --json | field speedup_emulated)" False
 says "a table of runs names the precision of emulated ones, also where it is the same" '^q1 +fp8 tensorwise, emulated ' fp8-log q1.jsonl q2.jsonl --sort loss
 
+# What the interval can show, and what it cannot.
+says "more pairs would show a gap of the size of the gate" ', which includes 0: cannot tell; about [0-9]+ more pairs would show a gap of 0\.002$' \
+  fp8-log --compare $p $q --gate 0.002
+says "or of the mean without one" '^the loss gap is -0\.00091 .*, which includes 0: cannot tell; about [0-9]+ more pairs would show a gap of 0\.00091$' \
+  fp8-log --compare $p $q
+says "intervals of several sides are not adjusted, which is said" '^the 95 % intervals are not adjusted for 2 comparisons; ' fp8-log --compare $p $q $r
+says "runs on both sides are all named" '^p1.jsonl, p2.jsonl, p3.jsonl: compared with themselves, which shows nothing$' fp8-log --compare $p $p
+mkdir -p self && cp p1.jsonl self/log.jsonl
+says "under another spelling of the path too" '^self: compared with itself, which shows nothing$' fp8-log --compare self self/
+
 # The folder of a sweep, in which runs have names as fp8-sweep(5) gives them.
 position=0
 for lr in 2e-3 1e-3; do

@@ -196,6 +196,16 @@ done
 for flags in "--lora-alpha 4" "--lora-rank 2 --fuse-projections --precision fp8" "--lora-rank 2 --master bf16" "--keep-best"; do
   status "$flags: --print-config refuses it without the model too" 2 fp8-step none.h5 $pairs --steps 4 --out x $flags --print-config
 done
+printf '%s\n' '[]' '["--lr","1x"]' '["--tp","2","--lora-alpha","2"]' '["--tp","2"]' '["--data","none.h5"]' >variants
+fp8-step m.h5 $pairs --steps 4 --out x --check-variants --print-config <variants >out 2>err
+is "--check-variants checks the command with the flags of each line, on any mesh" "$? $(cat out)" "0 {\"type\":\"variant\",\"error\":null,\"status\":0}
+{\"type\":\"variant\",\"error\":\"--lr: '1x' is not a number\",\"status\":2}
+{\"type\":\"variant\",\"error\":\"--lora-alpha: needs --lora-rank or --lora\",\"status\":2}
+{\"type\":\"variant\",\"error\":null,\"status\":0}
+{\"type\":\"variant\",\"error\":null,\"status\":0}"
+is "with -n the data must exist" "$(fp8-step m.h5 $pairs --steps 4 --out x --check-variants -n <variants | tail -1)" '{"type":"variant","error":"none.h5: No such file or directory","status":2}'
+is "alone it checks only flags" "$(fp8-step none.h5 $pairs --steps 4 --out x --check-variants <variants | grep -c null)" 4
+says "a line that is no array is refused" '^fp8-step: standard input: expected arrays of strings$' sh -c "echo '{}' | fp8-step m.h5 $pairs --check-variants"
 ok "--print-config prints an incomplete command" fp8-step m.h5 --data d.h5 --lr 1e-3 --print-config
 refused "and refuses what contradicts itself in it" '--lora-alpha: needs --lora-rank or --lora$' m.h5 --data d.h5 --lora-alpha 4 --print-config
 is "steps follow --epochs" "$(fp8-step m.h5 $pairs --epochs 2 --out x --print-config | grep -E '"(steps|epochs)"' | tr -d ' \n')" '"steps":625,"epochs":null,'

@@ -211,7 +211,7 @@ checked 'seq-length = 64, 128\nside a: --precision fp8\nside b: --tp 3\n' \
   'late.sweep:3: side b: run b_seq-length=64: --tp 3: the model has 4 heads, which it does not divide; --tp 1 fits' $train
 checked 'seq-length = 64, 30000\n' \
   'late.sweep:1: run seq-length=30000: data.h5: 20000 tokens are too few for sequences of 30000 tokens, which need at least 30001' $train
-checked 'seed = 1\n' 'COMMAND: run seed=1: --stepz: unknown flag (did you mean --steps?)' $train --stepz 3
+checked 'seed = 1\n' 'COMMAND: --stepz: unknown flag (did you mean --steps?)' $train --stepz 3
 printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep
 says "data that do not exist stop runs" '^fp8-sweep: late.sweep:2: side b: run b: gone.h5: No such file or directory$' fp8-sweep late.sweep -- $train
 ok "but not --print, whose commands may run elsewhere" fp8-sweep late.sweep --print -- $train

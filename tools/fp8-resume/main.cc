@@ -4,7 +4,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/h5/types.h"
 #include "fp8/launch/supervise.h"
-#include "fp8/train/command_check.h"
+#include "fp8/launch/variants.h"
 
 namespace {
 
@@ -70,26 +70,25 @@ int print_checkpoint(const std::string& run, ckpt::Which which, bool json,
   return static_cast<int>(Exit::done);
 }
 
-// Why fp8-step refuses the flags of a command; empty if it does not, or if the command is a script, which may start
-// anything.
-std::string refusal_of(const std::vector<std::string>& command) {
-  const auto words = launch::step_words(command);
-  try {
-    if (words) train::CommandCheck::check_flags(*words);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 // Throws Error `file:LINE: reason` for a phase whose flags fp8-step refuses. Only flags are checked, since a phase goes
 // on in the precision of the one before. What the command itself lacks is reported when it starts.
 void check_phases(const launch::Job& job) {
-  const std::string of_command = refusal_of(launch::command_line(job.command, job.run, nullptr, 0));
+  std::vector<std::vector<std::string>> variants = {{"--out", job.run}};
   for (std::size_t i = 0; i < job.phases->list.size(); ++i) {
-    const std::string why = refusal_of(launch::command_line(job.command, job.run, &*job.phases, i));
-    if (!why.empty() && why != of_command)
-      throw Error(job.phases->name + ":" + std::to_string(job.phases->list[i].line) + ": " + why);
+    const std::vector<std::string> words = launch::command_line(job.command, job.run, &*job.phases, i);
+    variants.emplace_back(words.begin() + static_cast<std::ptrdiff_t>(job.command.size()), words.end());
+  }
+  std::optional<std::vector<launch::Refusal>> found;
+  try {
+    found = launch::refusals_of(job.command, variants, launch::Depth::flags);
+  } catch (const Error&) {
+    return;
+  }
+  for (std::size_t i = 1; found && i < found->size(); ++i) {
+    const launch::Refusal& refusal = (*found)[i];
+    if (!refusal.reason.empty() && refusal.reason != found->front().reason)
+      throw Error(job.phases->name + ":" + std::to_string(job.phases->list[i - 1].line) + ": " + refusal.reason,
+                  refusal.status);
   }
 }
 

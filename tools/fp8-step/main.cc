@@ -1,5 +1,7 @@
 // fp8-step: trains a model with optimizer steps sharded over the ranks of mpirun. See fp8-step(1).
 #include <csignal>
+#include <iostream>
+#include <span>
 
 #include "fp8/base/error.h"
 #include "fp8/base/signals.h"
@@ -11,6 +13,7 @@
 #include "fp8/model/record.h"
 #include "fp8/settings/flags.h"
 #include "fp8/settings/resume.h"
+#include "fp8/train/command_check.h"
 #include "fp8/train/mpi_session.h"
 #include "fp8/train/readable.h"
 #include "fp8/train/run.h"
@@ -18,6 +21,31 @@
 namespace {
 
 using namespace fp8;
+
+// Prints for each line of standard input whether this command would start with the flags of the line behind its own.
+int check_variants(const cli::Arguments& given, std::span<char* const> argv) {
+  train::CommandCheck command;
+  const bool all = given.flag("dry-run") || given.flag("print-config");
+  cli::Output out;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::vector<std::string> words(argv.begin() + 1, argv.end());
+    const json::Value flags = json::parse(line, "standard input");
+    if (!flags.is_array()) throw Error("standard input: expected arrays of strings");
+    for (const json::Value& flag : flags.as_array()) words.push_back(flag.as_string());
+    json::Value error, status = static_cast<int>(Exit::done);
+    try {
+      if (all) {
+        command.check(words, given.flag("dry-run"));
+      } else {
+        train::CommandCheck::check_flags(words);
+      }
+    } catch (const Error& e) {
+      error = cli::error_message(e), status = static_cast<int>(e.code());
+    }
+    out.json(json::object({{"type", "variant"}, {"error", std::move(error)}, {"status", std::move(status)}}));
+  }
+  return static_cast<int>(Exit::done);
+}
 
 int step(const cli::Command& command, const cli::Arguments& given, const model::Origin& origin,
          cli::StopSignals& signals, comm::Communicator& host_comm) {
@@ -107,6 +135,8 @@ int main(int argc, char** argv) {
   return fp8::cli::run(
       argc, argv, command,
       [&](const fp8::cli::Arguments& arguments) {
+        if (arguments.flag("check-variants"))
+          return check_variants(arguments, std::span(argv, static_cast<std::size_t>(argc)));
         fp8::cli::StopSignals signals(on_request(arguments.flag("quiet")));  // before threads and MPI
         const auto origin = fp8::model::origin_of("fp8-step", fp8::cli::version(), argc, argv);
         fp8::train::Start start{"fp8-step", arguments.integer("timeout"), true};

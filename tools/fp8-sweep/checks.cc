@@ -1,24 +1,31 @@
-// Runs are checked in this process, not by starting fp8-step for each: thousands of them take a few seconds.
+// Runs are checked by one process of the fp8-step that will run them: thousands take a few seconds.
 #include "checks.h"
 
 #include <utility>
 
 #include "fp8/base/error.h"
-#include "fp8/launch/phases.h"
-#include "fp8/train/command_check.h"
+#include "fp8/launch/variants.h"
 
 namespace fp8::checks {
 namespace {
 
-// A part of the command line of a run, and the line of the sweep that has it.
+using Words = std::vector<std::string>;
+
+// The words of a run that follow the command.
+Words variant_of(const launch::SweepJob& job, const launch::SweepRun& run, Words flags) {
+  flags.insert(flags.end(), {"--out", job.folder + "/" + run.name});
+  return flags;
+}
+
+// A part of the flags of a run, and the line of the sweep that has it.
 struct Part {
   std::string place;
-  std::vector<std::string> words;
+  Words words;
 };
 
-std::vector<Part> parts_of(const launch::Sweep& sweep, const launch::SweepJob& job, const launch::SweepRun& run) {
+std::vector<Part> parts_of(const launch::Sweep& sweep, const launch::SweepRun& run) {
   const auto line = [&](std::uint64_t number) { return sweep.name + ":" + std::to_string(number) + ": "; };
-  std::vector<Part> parts = {{"COMMAND: ", job.command}};
+  std::vector<Part> parts = {{"COMMAND: ", {}}};
   auto next = run.flags.begin();
   const auto add = [&](const std::string& place, std::size_t count) {
     const auto end = next + static_cast<std::ptrdiff_t>(count);
@@ -33,18 +40,17 @@ std::vector<Part> parts_of(const launch::Sweep& sweep, const launch::SweepJob& j
 
 // Where the error of a run comes from: the first part that has it together with the parts before it.
 std::string place_of(const launch::Sweep& sweep, const launch::SweepJob& job, const launch::SweepRun& run,
-                     const std::string& error, bool needs_files) {
-  train::CommandCheck step;
-  std::vector<std::string> words;
-  for (const Part& part : parts_of(sweep, job, run)) {
-    words.insert(words.end(), part.words.begin(), part.words.end());
-    const std::vector<std::string> all = launch::command_line(words, job.folder + "/" + run.name, nullptr, 0);
-    try {
-      step.check(*launch::step_words(all), needs_files);
-    } catch (const Error& e) {
-      if (e.what() == error) return part.place;
-    }
+                     const std::string& reason, launch::Depth depth) {
+  const std::vector<Part> parts = parts_of(sweep, run);
+  std::vector<Words> variants;
+  Words flags;
+  for (const Part& part : parts) {
+    flags.insert(flags.end(), part.words.begin(), part.words.end());
+    variants.push_back(variant_of(job, run, flags));
   }
+  const auto found = launch::refusals_of(job.command, variants, depth);
+  for (std::size_t i = 0; found && i < parts.size(); ++i)
+    if ((*found)[i].reason == reason) return parts[i].place;
   return sweep.name + ": ";
 }
 
@@ -52,16 +58,17 @@ std::string place_of(const launch::Sweep& sweep, const launch::SweepJob& job, co
 
 void check_runs(const launch::Sweep& sweep, const launch::SweepJob& job, bool needs_files,
                 const std::function<void(const std::string&)>& note) {
-  if (!launch::step_words(job.command))
-    return note("COMMAND: no word of it is fp8-step, so the flags of runs are not checked before they start");
-  train::CommandCheck step;
-  for (const launch::SweepRun& run : job.runs) {
-    const std::vector<std::string> words = command_of(job, run);
-    try {
-      step.check(*launch::step_words(words), needs_files);
-    } catch (const Error& e) {
-      throw Error(place_of(sweep, job, run, e.what(), needs_files) + "run " + run.name + ": " + e.what(), e.code());
-    }
+  const launch::Depth depth = needs_files ? launch::Depth::files : launch::Depth::existing_files;
+  std::vector<Words> variants;
+  for (const launch::SweepRun& run : job.runs) variants.push_back(variant_of(job, run, run.flags));
+  const auto found = launch::refusals_of(job.command, variants, depth);
+  if (!found) return note("COMMAND: no word of it is fp8-step, so the flags of runs are not checked before they start");
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const launch::Refusal& refusal = (*found)[i];
+    if (refusal.reason.empty()) continue;
+    const launch::SweepRun& run = job.runs[i];
+    throw Error(place_of(sweep, job, run, refusal.reason, depth) + "run " + run.name + ": " + refusal.reason,
+                refusal.status);
   }
 }
 

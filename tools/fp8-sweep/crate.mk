@@ -1,2 +1,2 @@
 about := Runs every combination of the values and sides of a file: many runs, each on cores of its own, and their table
-deps  := base json cli h5 train launch
+deps  := base json cli h5 launch

@@ -113,13 +113,6 @@ std::vector<std::string> command_line(std::span<const std::string> command, cons
   return words;
 }
 
-std::optional<std::span<const std::string>> step_words(std::span<const std::string> command) {
-  const auto program = std::ranges::find_if(
-      command, [](const std::string& word) { return word == "fp8-step" || word.ends_with("/fp8-step"); });
-  if (program == command.end()) return std::nullopt;
-  return std::span(program + 1, command.end());
-}
-
 std::string shell_text(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) {

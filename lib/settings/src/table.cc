@@ -499,6 +499,10 @@ void add_start(Rows& rows) {
            .only_on_command_line(),
        toggle("print-config", "", "write the resolved configuration to standard output and exit")
            .only_on_command_line(),
+       toggle(
+           "check-variants", "",
+           "check this command with the flags of each line of standard input, a JSON array; print an object for each")
+           .only_on_command_line(),
        text("change", "NAME,...", "settings that may differ from those of the run in --out, such as lr,batch,data")
            .is(FlagKind::list)
            .reads(read_changes)

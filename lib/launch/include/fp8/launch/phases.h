@@ -52,10 +52,6 @@ void check_phases(const Phases& phases, std::span<const std::string> command);
 std::vector<std::string> command_line(std::span<const std::string> command, const std::string& run,
                                       const Phases* phases, std::size_t phase);
 
-/// The words of a command that follow the program fp8-step, which mpirun or env may precede. Nothing if no word names
-/// it, as in a script that starts it.
-std::optional<std::span<const std::string>> step_words(std::span<const std::string> command);
-
 /// The words as a shell command, quoted where necessary.
 std::string shell_text(std::span<const std::string> words);
 

@@ -1,0 +1,51 @@
+// fp8-step checks its own flags: this crate links neither its table of settings nor what computes.
+#include "fp8/launch/variants.h"
+
+#include <algorithm>
+
+#include "fp8/base/program.h"
+#include "fp8/json/json.h"
+#include "json_file.h"
+
+namespace fp8::launch {
+namespace {
+
+Refusal refusal_of(const std::string& line) {
+  const json::Value record = json::parse(line, "fp8-step");
+  const json::Object& fields = record.as_object();
+  return {fields.get_string_or("error", "", "fp8-step"), static_cast<Exit>(fields.get_int("status", "fp8-step"))};
+}
+
+// The last line of standard error, without the name of the tool.
+std::string message_of(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  constexpr std::string_view kTool = "fp8-step: ";
+  return text.starts_with(kTool) ? text.substr(kTool.size()) : text;
+}
+
+}  // namespace
+
+std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> command,
+                                                std::span<const std::vector<std::string>> variants, Depth depth) {
+  const auto program = std::ranges::find_if(
+      command, [](const std::string& word) { return word == "fp8-step" || word.ends_with("/fp8-step"); });
+  std::vector<std::string> words(program, command.end());
+  if (words.empty()) return std::nullopt;
+  if (depth != Depth::flags) words.emplace_back(depth == Depth::files ? "--dry-run" : "--print-config");
+  words.emplace_back("--check-variants");
+  std::string lines;
+  for (const std::vector<std::string>& variant : variants) lines += json::dump(texts(variant)) + "\n";
+  const std::optional<ProgramResult> result = run_program(words, lines);
+  if (!result) return std::nullopt;
+  if (result->status != 0) throw Error("COMMAND: " + message_of(result->err), static_cast<Exit>(result->status));
+  std::vector<Refusal> all;
+  for (std::size_t from = 0, end = 0; (end = result->out.find('\n', from)) != std::string::npos; from = end + 1)
+    all.push_back(refusal_of(result->out.substr(from, end - from)));
+  if (all.size() != variants.size())
+    throw Error("fp8-step: has checked " + std::to_string(all.size()) + " of " + std::to_string(variants.size()) +
+                " commands");
+  return all;
+}
+
+}  // namespace fp8::launch
