@@ -121,8 +121,8 @@ std::string attention_library() {
 
 std::string attention_library_advice() {
   if (library_version() >= kOrdered) return {};
-  return "before 9.25, on compute capability 9.0, deterministic gradients of long sequences store all scores, which takes "
-         "longer: install cuDNN 9.25 or newer (nvidia-cudnn-cu13)";
+  return "before 9.25, on compute capability 9.0, deterministic gradients of long sequences store all scores, "
+         "which takes longer: install cuDNN 9.25 or newer (nvidia-cudnn-cu13)";
 }
 
 GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents) {

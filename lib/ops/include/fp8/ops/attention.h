@@ -65,9 +65,9 @@ inline constexpr double kAttentionBackward = 2.5;
 /// Bytes that one call of attention_backward writes to cuDNN's workspace and reads from it, each byte once, in all
 /// parts of the call. Estimates.
 struct GradientBytes {
-  double scores = 0;     ///< the gradients of all scores are stored, which makes the result deterministic
-  double sums = 0;       ///< dq is summed in f32 instead, in a fixed order or in the order in which blocks finish
-  bool ordered = false;  ///< whether a deterministic call sums in a fixed order, and stores no scores
+  double scores = 0;      ///< the gradients of all scores are stored, which makes the result deterministic
+  double sums = 0;        ///< dq is summed in f32 instead, in a fixed order or in the order in which blocks finish
+  bool ordered = false;   ///< whether a deterministic call sums in a fixed order, and stores no scores
   bool outdated = false;  ///< whether it stores scores only because cuDNN, which was found, is too old
 };
 
