@@ -12,8 +12,8 @@ ifeq ($(CUDA12),1)
 	@$(MAKE) --no-print-directory MARCH=$(if $(x86),x86-64-v3) $(call cuda12_make,$(bundle_o)-cuda12) bundled
 endif
 	@tests/gpu/bundle $(bundle) $(bundle_o) $(if $(filter 1,$(CUDA12)),$(bundle_o)-cuda12)
-check-device-bundle: device-bundle
-	@tests/gpu/try_bundle $(bundle)
+check-device-bundle: device-bundle $O/test/device-step
+	@O=$(abspath $O) tests/gpu/try_bundle $(bundle)
 bundled: $(bundled)
 .PHONY: device-bundle check-device-bundle bundled
 # Programs of the bundle have the objects of other programs, and start with the C library of another system, from glibc 2.34 on (tests/gpu/portable): they
