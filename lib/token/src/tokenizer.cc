@@ -105,12 +105,14 @@ bool white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 std::string tokenizer_file(const std::string& path) {
   std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    std::string file = path + "/tokenizer.json";
+    if (std::filesystem::exists(file, ignored)) return file;
+    throw Error(path + ": has no tokenizer.json" + conversion_advice(path));
+  }
   if (path.ends_with(".model"))
-    throw Error(path + ": not a tokenizer.json" + conversion_advice(parent_directory(path)));
-  if (!std::filesystem::is_directory(path, ignored)) return path;
-  std::string file = path + "/tokenizer.json";
-  if (!std::filesystem::exists(file, ignored)) throw Error(path + ": has no tokenizer.json" + conversion_advice(path));
-  return file;
+    throw Error(path + ": not a tokenizer.json but a SentencePiece model" + conversion_advice(parent_directory(path)));
+  return path;
 }
 
 std::string conversion_advice(const std::string& folder) {
