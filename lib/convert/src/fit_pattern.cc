@@ -12,9 +12,11 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "fp8/base/expert_name.h"
 #include "fp8/base/text.h"
 #include "fp8/convert/fit.h"
 
@@ -27,6 +29,7 @@ constexpr double kParallel = 0.9;     // least cosine of tensors that differ by 
 constexpr double kSameFactor = 0.01;  // relative difference of factors that count as one
 constexpr double kTurned = 0.96;      // median cosine below which rounding, that of FP8 too, is no explanation
 constexpr double kPlain = 1e6;        // factors above this, and below its reciprocal, are written with an exponent
+constexpr double kHalf = 0.5;         // relative L2 that one token of many does not reach
 constexpr double kApart = 10;         // ratio of relative L2 between tensors that differ and all others
 
 using Tensors = std::vector<const TensorFit*>;
@@ -453,6 +456,29 @@ std::string about_losses(const Fit& fit, double bound) {
   return text + (relative <= kFloor ? ": the forward pass agrees" : "");
 }
 
+// Two experts of a layer that differ far more than all others and by less than half of themselves, as after one token
+// with another expert; empty if there are none, or the losses differ.
+std::string about_near_tie(const Fit& fit, double bound) {
+  std::map<std::pair<std::string, std::int64_t>, double> worst;  // the largest relative L2 of an expert
+  for (const TensorFit& t : fit.tensors)
+    if (const auto expert = expert_name(t.name)) {
+      double& most = worst[{expert->experts, expert->number}];
+      most = std::max(most, distance_of(t));
+    }
+  if (worst.size() < 3 || (fit.a.weights && fit.b.weights)) return "";
+  std::vector<std::pair<double, std::pair<std::string, std::int64_t>>> order;
+  for (const auto& [expert, most] : worst) order.emplace_back(most, expert);
+  std::ranges::partial_sort(order, order.begin() + 3, std::greater<>());
+  const auto& [x, y, next] = std::tie(order[0], order[1], order[2]);
+  if (x.second.first != y.second.first || x.first >= kHalf || y.first <= std::max(bound, kFloor)) return "";
+  if (y.first < 2 * next.first || (fit.a.loss && fit.b.loss && std::abs(*fit.b.loss / *fit.a.loss - 1) > kSmall))
+    return "";
+  const auto [low, high] = std::minmax(x.second.second, y.second.second);
+  return "experts " + std::to_string(low) + " and " + std::to_string(high) + " of " + x.second.first +
+         " differ most: a token whose logits are nearly equal may have another expert, which is no defect; see Near "
+         "ties in fp8-moe(7)";
+}
+
 // Flags that would match more tensors.
 void advise_names(const SideFacts& side, const char* name, std::vector<std::string>& found) {
   for (const auto& [count, system] : {std::pair(side.torchtitan, "torchtitan"), {side.megatron, "megatron"}})
@@ -470,6 +496,7 @@ std::vector<std::string> suggestions(const Fit& fit, double bound) {
   advise_names(fit.a, "A", found);
   advise_names(fit.b, "B", found);
   for (std::string& text : Search(fit, bound).run()) found.push_back(std::move(text));
+  if (std::string tie = about_near_tie(fit, bound); !tie.empty()) found.push_back(std::move(tie));
   return found;
 }
 
