@@ -38,7 +38,9 @@ std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> com
   for (const std::vector<std::string>& variant : variants) lines += json::dump(texts(variant)) + "\n";
   const std::optional<ProgramResult> result = run_program(words, lines);
   if (!result) return std::nullopt;
-  if (result->status != 0) throw Error("COMMAND: " + message_of(result->err), static_cast<Exit>(result->status));
+  if (result->status != 0)  // 127: a library is missing, or memory for it
+    throw Error("COMMAND: " + message_of(result->err),
+                result->status <= static_cast<int>(Exit::again) ? static_cast<Exit>(result->status) : Exit::bad);
   std::vector<Refusal> all;
   for (std::size_t from = 0, end = 0; (end = result->out.find('\n', from)) != std::string::npos; from = end + 1)
     all.push_back(refusal_of(result->out.substr(from, end - from)));

@@ -20,6 +20,11 @@ namespace fp8::settings {
 using cli::Arguments;
 using cli::FlagKind;
 
+// Headings of the help that mean more than a heading.
+inline constexpr const char* kData = "Model and data";
+inline constexpr const char* kPrecision = "Precision";
+inline constexpr const char* kSaving = "Saving and watching";
+
 // A row under construction: each function changes one field.
 struct Row : Setting {
   std::optional<Resume> own_resume{};  // nothing: the Resume of its part of the table

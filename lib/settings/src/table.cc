@@ -22,10 +22,7 @@ using T = optim::Schedule;
 using Rows = std::vector<Setting>;
 
 constexpr unsigned kAll = kStep | kEval | kInspect;
-constexpr const char* kData = "Model and data";
-constexpr const char* kPrecision = "Precision";
 constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
-constexpr const char* kSaving = "Saving and watching";
 
 // Adds rows under a heading of the help, for `tools` and `resume` unless a row names its own.
 void add(Rows& rows, const char* group, unsigned tools, Resume resume, std::vector<Row> more) {
@@ -548,18 +545,6 @@ void add_evaluation(Rows& rows) {
 
 }  // namespace
 
-std::vector<std::string> parts_of(const std::vector<std::string>& lists) {
-  std::vector<std::string> parts;
-  for (const std::string& list : lists) {
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const std::size_t end = std::min(list.find(',', begin), list.size());
-      parts.push_back(list.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
-  return parts;
-}
-
 const std::vector<Setting>& all_settings() {
   static const Rows rows = [] {
     Rows all;
@@ -573,20 +558,6 @@ const std::vector<Setting>& all_settings() {
     return all;
   }();
   return rows;
-}
-
-std::vector<std::string> changeable_settings() {
-  return std::ranges::find(all_settings(), "change", flag_name_of)->flag.suggestions;
-}
-
-std::vector<cli::Flag> flags_of(Tool tool) {
-  std::vector<cli::Flag> flags;
-  for (const Setting& s : all_settings()) {
-    if ((s.tools & tool) == 0) continue;
-    flags.push_back(s.flag);
-    if (tool != kStep && (s.flag.group == kData || s.flag.group == kSaving)) flags.back().group = "Data";
-  }
-  return flags;
 }
 
 void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
