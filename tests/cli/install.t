@@ -33,6 +33,7 @@ done
 ok "the installed manual pages are those of man/" diff -r "$SRC/man" "$usr/share/man"
 ok "the text of the tutorial is installed" cmp "$SRC/share/text/tinyshakespeare.txt" "$usr/share/fp8/text/tinyshakespeare.txt"
 ok "the installed presets are those of share/" diff -r "$SRC/share/presets" "$usr/share/fp8/presets"
+ok "the installed scripts for Slurm are those of share/" diff -r "$SRC/share/slurm" "$usr/share/fp8/slurm"
 is "no file is writable by group or others" "$(find "$root" -perm /022 ! -type l)" ""
 
 cp "$SRC/share/presets/tiny.json" "$usr/share/fp8/presets/only-here.json"
