@@ -27,6 +27,32 @@ for format in fp8 compressed-tensors; do
   ok "another export has the same files" sh -c "fp8-export $format.h5 -q --any-server --format $format -o $format-again && diff -r $format $format-again"
   ok "codes are dequantized" fp8-convert $format --dequantize -o values.h5 -f
 done
+# A router in FP8: its bf16 values become codes of 1 with a scale, and no list names it.
+cp -r fp8 routed && python3 - routed model.layers.1.block_sparse_moe.gate <<'END'
+import json, struct, sys
+folder, gate = sys.argv[1:]
+with open(folder + "/model.safetensors", "rb") as file:
+    header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    data = file.read()
+router = header.pop(gate + ".weight")
+parts = [(name, t, data[t["data_offsets"][0]:t["data_offsets"][1]]) for name, t in header.items() if name != "__metadata__"]
+parts.append((gate + ".weight", {"dtype": "F8_E4M3", "shape": router["shape"]}, b"\x38" * (router["shape"][0] * router["shape"][1])))
+parts.append((gate + ".weight_scale_inv", {"dtype": "F32", "shape": [1, 1]}, struct.pack("<f", 1)))
+at, entries = 0, {}
+for name, t, values in parts:
+    entries[name] = t | {"data_offsets": [at, at + len(values)]}
+    at += len(values)
+text = json.dumps(entries).encode()
+with open(folder + "/model.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text + b"".join(values for _, _, values in parts))
+config = json.load(open(folder + "/config.json"))
+for key in ("modules_to_not_convert", "ignored_layers"):
+    config["quantization_config"][key] = [name for name in config["quantization_config"][key] if name != gate]
+json.dump(config, open(folder + "/config.json", "w"))
+END
+status "codes of a router are refused" 2 fp8-convert routed -o x.h5
+is "and named" "$(cat err)" "fp8-convert: routed: holds FP8 codes, which are kept; those of model.layers.1.block_sparse_moe.gate.weight are of no linear of a layer (use --dequantize)"
+ok "they are dequantized" fp8-convert routed --dequantize -q -o routed.h5
 says "small blocks are named in one line" 'model.layers.\{0-1\}.block_sparse_moe.experts.\{0-3\}.w1.weight \[96, 64\].* do not consist of whole blocks' \
   fp8-export mixtral.h5 --format fp8 -o x
 says "quantized experts are listed" '^model.layers.0.block_sparse_moe.experts.2.w1.weight ' fp8-quantize mixtral.h5 -o q.h5 --scaling row

@@ -66,13 +66,15 @@ bool is_run_file(std::string_view name) {
          (name.starts_with("profile-") && name.ends_with(".json"));
 }
 
-// Whether a folder is that of a run, by what each run has from its start, or an earlier one left.
+// Whether a folder is that of a run, by what each run has from its start, or by a checkpoint, which has eight digits.
 bool holds_run(const fs::path& folder) {
+  constexpr std::size_t kLeastLength = std::string_view("step-00000000").size();
   std::error_code error;
   const fs::directory_iterator end;
   for (fs::directory_iterator at(folder, error); !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name == "log.jsonl" || name == ".lock" || name == "sweep.json" || is_step(name)) return true;
+    if (name == "log.jsonl" || name == ".lock" || name == "sweep.json") return true;
+    if (is_step(name) && name.size() >= kLeastLength) return true;
   }
   return false;
 }

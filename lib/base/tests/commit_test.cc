@@ -59,6 +59,10 @@ TEST(CheckNotOfRun, RefusesWhatARunWrites) {
       EXPECT_FALSE(refused(run + name)) << mark << " " << name;
     std::filesystem::remove(run + "/" + mark);
   }
+  const std::string folders = folder.at("folders");
+  std::filesystem::create_directories(folders + "/step-1");
+  EXPECT_FALSE(refused(folders + "/step-1")) << "a name that no run gives";
+  EXPECT_FALSE(refused(folders + "/step-2"));
   write_file(run + "/log.jsonl", "");
   std::filesystem::create_symlink("run", folder.at("link"));
   std::filesystem::create_symlink("run/log.jsonl", folder.at("file"));

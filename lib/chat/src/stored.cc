@@ -14,6 +14,7 @@ namespace fp8::chat {
 namespace {
 
 constexpr json::Limits kStoredLimits{.max_depth = 8, .max_bytes = kMostStoredBytes};
+constexpr json::Limits kCommentLimits{.max_depth = 8, .max_bytes = 6 * kMostStoredBytes};  // \u0023 is a byte there
 constexpr json::Limits kFileLimits{.max_depth = 24, .max_bytes = std::size_t{16} << 20U};
 constexpr std::size_t kMostName = 64;
 constexpr const char *kJinja = "chat_template.jinja", *kJinjaInJson = "chat_template.json",
@@ -214,7 +215,7 @@ std::optional<Template> template_of_jinja(const std::string& jinja, const std::s
   const std::size_t begin = at + kComment.size(), end = jinja.find('#', begin);
   if (end == std::string::npos) return std::nullopt;
   try {
-    Template form = parse_template(json::parse(jinja.substr(begin, end - begin), path, kStoredLimits), path);
+    Template form = parse_template(json::parse(jinja.substr(begin, end - begin), path, kCommentLimits), path);
     if (jinja_digest(jinja_text(form)) != jinja_digest(jinja)) return std::nullopt;  // changed since
     const std::string name = name_in_suite(form);
     return name.empty() ? form : read_template(name);

@@ -98,19 +98,23 @@ bool has_codes(const Source& source) {
   return std::any_of(source.tensors().begin(), source.tensors().end(), [](const SourceTensor& t) { return t.codes(); });
 }
 
-// Throws where an option would change codes that are kept, or asks for codes that do not exist.
-void check_codes(const Source& source, const ConvertOptions& options) {
+// Throws where an option would change codes that are kept, or asks for codes that do not exist, and for codes that are
+// kept of a weight, such as a router, that no tool reads as codes.
+void check_codes(const Source& source, const std::vector<model::Parameter>& table, const ConvertOptions& options) {
   if (!has_codes(source)) {
     if (options.dequantize) throw Error(source.path() + ": has no FP8 codes, so there is nothing to dequantize");
     return;
   }
   if (options.dequantize) return;
-  const auto refuse = [&](const char* what) {
+  const auto refuse = [&](const std::string& what) {
     throw Error(source.path() + ": holds FP8 codes, which are kept; " + what, {{"dequantize", ""}});
   };
   if (options.dtype) refuse("they have no other format");
   if (options.pad) refuse("they are not padded");
   if (options.precisions) refuse("they determine which linears are FP8");
+  for (const model::Parameter& p : table)
+    if (p.role != model::ParameterRole::linear && source.find(p.name)->codes())
+      refuse("those of " + p.name + " are of no linear of a layer");
 }
 
 // The compute precisions of a folder with FP8 codes: FP8 where a linear is codes.
@@ -161,8 +165,9 @@ std::vector<model::Parameter> table_with_precisions(const Source& source, const 
 }
 
 Plan plan_of(const Source& source, const ConvertOptions& options) {
-  check_source(source, model::parameter_table(source.config()), options);
-  check_codes(source, options);
+  const std::vector<model::Parameter> table = model::parameter_table(source.config());
+  check_source(source, table, options);
+  check_codes(source, table, options);
   Plan plan;
   const bool training = options.merge && !options.weights_only && !options.merge_lora &&
                         source.checkpoint() != nullptr && source.checkpoint()->kind() == ckpt::FileKind::training;

@@ -456,25 +456,44 @@ std::string about_losses(const Fit& fit, double bound) {
   return text + (relative <= kFloor ? ": the forward pass agrees" : "");
 }
 
-// Two experts of a layer that differ far more than all others and by less than half of themselves, as after one token
-// with another expert; empty if there are none, or the losses differ.
+// The figures of an expert, or of all that is not an expert.
+struct Differences {
+  double most = 0, least = HUGE_VAL;  // relative L2 of a tensor
+  bool turned = true;                 // no tensor is a multiple of that of A
+  void add(const TensorFit& t) {
+    most = std::max(most, distance_of(t)), least = std::min(least, distance_of(t));
+    turned = turned && t.has_figures() && noise(t) > distance_of(t) / 2;
+  }
+};
+
+// What one token with another expert leaves: all tensors of two experts of a layer differ far more than those of
+// others, by less than half of themselves and not by a factor; the router differs too, since the token has another
+// loss, and with it the gradients elsewhere. Empty if it is not so, or the losses differ.
 std::string about_near_tie(const Fit& fit, double bound) {
-  std::map<std::pair<std::string, std::int64_t>, double> worst;  // the largest relative L2 of an expert
+  std::map<std::pair<std::string, std::int64_t>, Differences> experts;
+  Differences others;
+  std::map<std::string, double> routers;  // by the layer
   for (const TensorFit& t : fit.tensors)
     if (const auto expert = expert_name(t.name)) {
-      double& most = worst[{expert->experts, expert->number}];
-      most = std::max(most, distance_of(t));
+      experts[{expert->experts, expert->number}].add(t);
+    } else {
+      others.add(t);
+      if (const Place place = place_of(t.name); place.kind == "router") routers[place.layer] = distance_of(t);
     }
-  if (worst.size() < 3 || (fit.a.weights && fit.b.weights)) return "";
+  if (experts.size() < 3 || (fit.a.weights && fit.b.weights)) return "";
   std::vector<std::pair<double, std::pair<std::string, std::int64_t>>> order;
-  for (const auto& [expert, most] : worst) order.emplace_back(most, expert);
+  for (const auto& [expert, differences] : experts) order.emplace_back(differences.most, expert);
   std::ranges::partial_sort(order, order.begin() + 3, std::greater<>());
-  const auto& [x, y, next] = std::tie(order[0], order[1], order[2]);
-  if (x.second.first != y.second.first || x.first >= kHalf || y.first <= std::max(bound, kFloor)) return "";
-  if (y.first < 2 * next.first || (fit.a.loss && fit.b.loss && std::abs(*fit.b.loss / *fit.a.loss - 1) > kSmall))
-    return "";
-  const auto [low, high] = std::minmax(x.second.second, y.second.second);
-  return "experts " + std::to_string(low) + " and " + std::to_string(high) + " of " + x.second.first +
+  const auto& [layer, x] = order[0].second;
+  const std::int64_t y = order[1].second.second;
+  if (order[1].second.first != layer || order[0].first >= kHalf || others.least == 0) return "";
+  for (const std::int64_t number : {x, y}) {
+    const Differences& d = experts.at({layer, number});
+    if (!d.turned || d.least <= std::max(bound, kFloor) || d.least < 2 * order[2].first) return "";
+  }
+  if (routers[place_of(layer).layer] <= std::max(bound, kFloor)) return "";
+  if (fit.a.loss && fit.b.loss && std::abs(*fit.b.loss / *fit.a.loss - 1) > kSmall) return "";
+  return "experts " + std::to_string(std::min(x, y)) + " and " + std::to_string(std::max(x, y)) + " of " + layer +
          " differ most: a token whose logits are nearly equal may have another expert, which is no defect; see Near "
          "ties in fp8-moe(7)";
 }
