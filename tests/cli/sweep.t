@@ -221,6 +221,10 @@ ok "nor is one rank in the check of a run that two have begun" fp8-sweep ranks.s
 ok "flags of a script are not checked" fp8-sweep late.sweep -n -- ./fails
 is "which is said once" "$(cat err)" "fp8-sweep: COMMAND: no word of it is fp8-step, so the flags of runs are not checked before they start"
 is "but not with --quiet" "$(fp8-sweep late.sweep -n -q -- ./fails 2>&1 >/dev/null)" ""
+ok "a word before the program may have its name" fp8-sweep late.sweep -n -q -- env -u fp8-step fp8-step model.h5 $flags
+ok "the last word may, as $0 of a script" fp8-sweep late.sweep -n -q -- sh -c 'fp8-step model.h5 "$@"' fp8-step
+mkdir wrapper && printf '#!/bin/sh\necho begins\nexec fp8-step "$@"\n' >wrapper/fp8-step && chmod +x wrapper/fp8-step
+ok "a wrapper that prints something is not checked" fp8-sweep late.sweep -n -q -- wrapper/fp8-step model.h5 $flags
 seq -s ', ' 400 | sed 's/^/warmup-steps = /' >late.sweep
 printf 'seed = 1, 2, 3\nside a: --precision fp8\nside b: --steps 500\n' >>late.sweep
 ok "thousands of runs are checked in seconds" timeout 30 fp8-sweep late.sweep --print -- $train

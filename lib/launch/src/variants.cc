@@ -24,14 +24,15 @@ std::string message_of(std::string text) {
   return text.starts_with(kTool) ? text.substr(kTool.size()) : text;
 }
 
-}  // namespace
+// The refusals of one fp8-step, or why it refuses the command without a variant.
+struct Answer {
+  std::vector<Refusal> refusals{};
+  std::optional<Error> error{};
+};
 
-std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> command,
-                                                std::span<const std::vector<std::string>> variants, Depth depth) {
-  const auto program = std::ranges::find_if(
-      command, [](const std::string& word) { return word == "fp8-step" || word.ends_with("/fp8-step"); });
-  std::vector<std::string> words(program, command.end());
-  if (words.empty()) return std::nullopt;
+// The answer of the fp8-step with which `words` begin; nothing if there is none, or if it is another program.
+std::optional<Answer> answer_of(std::vector<std::string> words, std::span<const std::vector<std::string>> variants,
+                                Depth depth) {
   if (depth != Depth::flags) words.emplace_back(depth == Depth::files ? "--dry-run" : "--print-config");
   words.emplace_back("--check-variants");
   std::string lines;
@@ -39,15 +40,35 @@ std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> com
   const std::optional<ProgramResult> result = run_program(words, lines);
   if (!result) return std::nullopt;
   if (result->status != 0)  // 127: a library is missing, or memory for it
-    throw Error("COMMAND: " + message_of(result->err),
-                result->status <= static_cast<int>(Exit::again) ? static_cast<Exit>(result->status) : Exit::bad);
-  std::vector<Refusal> all;
-  for (std::size_t from = 0, end = 0; (end = result->out.find('\n', from)) != std::string::npos; from = end + 1)
-    all.push_back(refusal_of(result->out.substr(from, end - from)));
-  if (all.size() != variants.size())
-    throw Error("fp8-step: has checked " + std::to_string(all.size()) + " of " + std::to_string(variants.size()) +
-                " commands");
-  return all;
+    return Answer{
+        {},
+        Error("COMMAND: " + message_of(result->err),
+              result->status <= static_cast<int>(Exit::again) ? static_cast<Exit>(result->status) : Exit::bad)};
+  Answer answer;
+  try {
+    for (std::size_t from = 0, end = 0; (end = result->out.find('\n', from)) != std::string::npos; from = end + 1)
+      answer.refusals.push_back(refusal_of(result->out.substr(from, end - from)));
+  } catch (const Error&) {
+    return std::nullopt;  // a wrapper that prints something else
+  }
+  if (answer.refusals.size() != variants.size()) return std::nullopt;
+  return answer;
+}
+
+}  // namespace
+
+std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> command,
+                                                std::span<const std::vector<std::string>> variants, Depth depth) {
+  std::optional<Error> error;
+  for (auto word = command.begin(); word != command.end(); ++word) {
+    if (*word != "fp8-step" && !word->ends_with("/fp8-step")) continue;
+    if (word != command.begin() && word + 1 == command.end()) break;  // a name, as $0 of a script
+    std::optional<Answer> answer = answer_of({word, command.end()}, variants, depth);
+    if (answer && !answer->error) return std::move(answer->refusals);
+    if (answer && !error) error = std::move(answer->error);
+  }
+  if (error) throw Error(*error);
+  return std::nullopt;
 }
 
 }  // namespace fp8::launch
