@@ -5,6 +5,7 @@
 #   make check-long  all tests: make check leaves out cases that take long, and prints how many
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
+#   make check-cluster   trains under Slurm and mpirun on four nodes, which are namespaces of this machine
 #   make check-hf   loads exported folders with transformers from PyPI
 #   make check-cudnn   cuDNN plans attention for an H100 without a GPU
 #   make check-cuda12  builds with the headers and the assembler of CUDA 12.9
@@ -199,11 +200,14 @@ demo check check-long: setup
 check-long-now: export FP8_LONG := 1
 check-long-now: benches $(long_tests)
 check-now check-long-now: all tests
-	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man
+	@O=$(abspath $O) T='$T' tests/run fault $(if $(filter 1,$(CUDA)),sass) lint unit mpi cli man cluster
 check-%: all tests
 	@O=$(abspath $O) T='$T' FAULTS=$(or $(FAULTS),all) tests/run $*
 demo-now: all
 	@examples/1-demo/run.sh
+check-cluster: setup-cluster
+setup-cluster:
+	@share/setup/packages cluster
 check-kills: all tests
 	@O=$(abspath $O) T=mpi/kills.t KILLS=$(or $(KILLS),50) tests/run mpi
 lint:
@@ -217,4 +221,4 @@ dist:
 	git archive --prefix=fp8-$(VERSION)/ -o fp8-$(VERSION).tar.gz HEAD
 clean:
 	rm -rf $O
-.PHONY: all tests benches changed graph setup setup-packages setup-cuda demo check check-long check-now check-long-now check-kills demo-now lint golden bench dist clean
+.PHONY: all tests benches changed graph setup setup-packages setup-cuda setup-cluster demo check check-long check-now check-long-now check-kills demo-now lint golden bench dist clean
