@@ -189,11 +189,17 @@ std::int64_t best_head(const TensorSet& a, const TensorSet& b, const Pairs& pair
 
 // What the metadata of `set` and the names of its tensors without counterpart in `other` say.
 SideFacts facts_of(const TensorSet& set, const TensorSet& other) {
+  const auto text_of = [&](const char* key) { return set.metadata(key).value_or(""); };
   SideFacts facts;
-  facts.loss = parse_double(set.metadata("loss").value_or(""));
-  const std::string precision = set.metadata("precision").value_or("fp32");
-  facts.rounded = precision != "fp32";
+  facts.loss = parse_double(text_of("loss"));
+  facts.step = parse_double(text_of("step"));
+  facts.tokens = parse_double(text_of("tokens"));
+  facts.precision = text_of("precision");
+  facts.rounded = !facts.precision.empty() && facts.precision != "fp32";
+  if (const std::string recipe = text_of("recipe"); facts.rounded && !recipe.empty() && recipe != "none")
+    facts.precision += " " + recipe;
   facts.weights = set.holds_weights();
+  facts.gradients = !facts.weights && (set.metadata("loss") || set.metadata("grad_norm"));
   for (const NamedTensor& t : set.tensors()) {
     if (other.find(t.key) != nullptr) continue;
     facts.torchtitan += set.names() != TensorNames::torchtitan && is_name_of(t.stored, TensorNames::torchtitan);

@@ -202,11 +202,33 @@ double median_of(const Tensors& tensors, double TensorFit::*figure) {
   return *middle;
 }
 
+bool one_has_gradients(const Fit& fit) {
+  return (fit.a.weights && fit.b.gradients) || (fit.a.gradients && fit.b.weights);
+}
+
+// Whether the metadata of both sides show that the samples are not the same.
+bool other_samples(const Fit& fit) {
+  const auto differ = [](const std::optional<double>& a, const std::optional<double>& b) { return a && b && *a != *b; };
+  return differ(fit.a.tokens, fit.b.tokens) || differ(fit.a.step, fit.b.step);
+}
+
+// "layer 3", "layers 0 to 3, 7 and 9".
+std::string layers_text(const std::vector<std::uint64_t>& rising) {
+  std::vector<std::string> runs;
+  for (std::size_t first = 0, end = 0; first < rising.size(); first = end) {
+    for (end = first + 1; end < rising.size() && rising[end] == rising[end - 1] + 1;) ++end;
+    runs.push_back(std::to_string(rising[first]) + (end - first > 1 ? " to " + std::to_string(rising[end - 1]) : ""));
+  }
+  return (rising.size() == 1 ? "layer " : "layers ") + joined(runs);
+}
+
 // The search: each finding explains its tensors, which later ones ignore.
 class Search {
  public:
   Search(const Fit& fit, double bound)
-      : bound_(bound), rounded_(fit.a.rounded || fit.b.rounded), weights_(fit.a.weights && fit.b.weights) {
+      : bound_(bound),
+        rounded_(fit.a.rounded || fit.b.rounded),
+        no_causes_((fit.a.weights && fit.b.weights) || other_samples(fit)) {
     for (const TensorFit& t : fit.tensors) {
       all_.push_back(&t);
       const Place place = place_of(t.name);
@@ -216,13 +238,13 @@ class Search {
   }
   std::vector<std::string> run() {
     const Tensors telling = left(all_);
-    if (telling.empty() || of_everything(telling)) return found_;
+    if (!telling.empty() && of_everything(telling)) return found_;
     find_layers([](const TensorFit& t) { return !t.finite_b && t.finite_a; }, "not finite in B");
     find_layers([](const TensorFit& t) { return is_zero(t); }, "zero in B");
     find_scaled_layers();
     find_kinds();
     find_rotated();
-    if (!others_agree()) find_culprit();
+    if (!others_agree() && !find_culprit()) count_one_sided();
     return found_;
   }
 
@@ -239,12 +261,12 @@ class Search {
       return true;
     }
     const std::string rest = rest_of(telling, all_);
-    if (!weights_ && of_other_samples(telling, rest)) return true;
+    if (!no_causes_ && of_other_samples(telling, rest)) return true;
     const auto range = factors_of(telling);
     if (!range || !range->one()) return false;
     const Factor factor = factor_of(*range);
     found_.push_back("B is " + factor.text + many(telling) +
-                     (factor.cause.empty() || weights_ ? "" : ": " + factor.cause) + rest);
+                     (factor.cause.empty() || no_causes_ ? "" : ": " + factor.cause) + rest);
     return true;
   }
   // Tensors that all differ by more than rounding and less than unrelated ones. The factor of a part of the terms of A
@@ -392,8 +414,8 @@ class Search {
                                 : " differ by at most " + format_short(most, 2));
     return true;
   }
-  // The one tensor, layer or kind that differs far more than all others.
-  void find_culprit() {
+  // The one tensor, layer or kind that differs far more than all others. Returns whether there is one.
+  bool find_culprit() {
     Tensors sorted = all_;
     std::ranges::stable_sort(sorted, std::greater<>(), [](const TensorFit* t) { return distance_of(*t); });
     for (std::size_t n = sorted.size() - 1; n > 0; --n) {
@@ -405,15 +427,38 @@ class Search {
       if (text.empty()) continue;
       if (std::ranges::any_of(found, [&](const TensorFit* t) { return !explained_.contains(t); }))
         found_.push_back(text);
-      return;
+      return true;
     }
+    return false;
   }
-  // "layer 1 alone differs by more than 2e-07, in 7 of 9 tensors"; empty if the tensors are not of one layer or kind.
+  // "9 tensors are only in A: layer 0", "11 tensors are only in A: layer 0 and 2 others", "2 tensors are only in A".
+  std::string one_sided(const char* note) const {
+    const auto is_so = [&](const TensorFit* t) { return t->note == note; };
+    const auto count = std::ranges::count_if(all_, is_so);
+    if (count == 0) return "";
+    std::vector<std::uint64_t> whole;
+    std::ptrdiff_t others = count;
+    for (const auto& [layer, group] : layers_)
+      if (std::ranges::all_of(group, is_so)) whole.push_back(layer), others -= std::ssize(group);
+    return counted(count, "tensor") + (count == 1 ? " is " : " are ") + note +
+           (whole.empty() ? "" : ": " + layers_text(whole)) +
+           (whole.empty() || others == 0 ? "" : " and " + counted(others, "other"));
+  }
+  void count_one_sided() {
+    const std::string of_a = one_sided("only in A"), of_b = one_sided("only in B");
+    if (!of_a.empty() || !of_b.empty()) found_.push_back(of_a + (of_a.empty() || of_b.empty() ? "" : "; ") + of_b);
+  }
+  // "layer 1 alone differs by more than 2e-07, in 7 of 9 tensors", "layer 1 alone differs: 9 of 9 tensors are only in
+  // A"; empty if the tensors are not of one layer or kind.
   std::string culprit(const Tensors& found, const std::string& more) const {
     if (found.size() == 1) return found[0]->name + " alone differs" + more + ": " + reason_of(*found[0]);
+    const std::string& note = found[0]->note;
+    const bool absent =
+        note.starts_with("only") && std::ranges::all_of(found, [&](const TensorFit* t) { return t->note == note; });
     const auto alone = [&](const std::string& name, const Tensors& group) {
+      const std::string tensors = share(found.size(), group.size()) + " tensors";
       return std::ranges::includes(sorted_by_address(group), sorted_by_address(found))
-                 ? name + " alone differs" + more + ", in " + share(found.size(), group.size()) + " tensors"
+                 ? name + " alone differs" + more + (absent ? ": " + tensors + " are " + note : ", in " + tensors)
                  : "";
     };
     const Place place = place_of(found[0]->name);
@@ -436,13 +481,25 @@ class Search {
 
   double bound_;
   bool rounded_;                                           // one side was computed in bf16 or FP8
-  bool weights_;                                           // no gradients, whose causes mean nothing
+  bool no_causes_;                                         // no gradients of the same samples
   Tensors all_;                                            // of both sets
   std::map<std::uint64_t, Tensors> layers_;                // by number
   std::map<std::pair<std::string, bool>, Tensors> kinds_;  // by kind, and whether it is in layers
   std::set<const TensorFit*> explained_;
   std::vector<std::string> found_;
 };
+
+// What the metadata show of the samples of both sides, if they are not the same.
+std::string about_samples(const SideFacts& a, const SideFacts& b) {
+  const auto number = [](double x) { return format_short(x, 15); };
+  const auto of = [&](const SideFacts& side) {
+    return (side.step ? "step " + number(*side.step) : "a step") +
+           (side.tokens ? ", after " + number(*side.tokens) + " tokens of its run" : "");
+  };
+  const bool first = a.step.value_or(1) == 1 && b.step.value_or(1) == 1;
+  if (first) return "B is the gradient of " + number(*b.tokens) + " tokens, A of " + number(*a.tokens);
+  return "A is the gradient of " + of(a) + ", and B of " + of(b) + ": the samples differ";
+}
 
 // The losses of both sides, where they say more than the tensors do.
 std::string about_losses(const Fit& fit, double bound) {
@@ -511,9 +568,18 @@ void advise_names(const SideFacts& side, const char* name, std::vector<std::stri
 
 std::vector<std::string> suggestions(const Fit& fit, double bound) {
   std::vector<std::string> found;
+  const bool within = std::ranges::all_of(fit.tensors, [&](const TensorFit& t) { return t.within(bound); });
+  if (one_has_gradients(fit))
+    found.push_back(fit.a.weights ? "A has weights and B gradients, by its metadata: they are not expected to agree"
+                                  : "A has gradients, by its metadata, and B weights: they are not expected to agree");
+  if (!within && other_samples(fit)) found.push_back(about_samples(fit.a, fit.b));
   if (std::string losses = about_losses(fit, bound); !losses.empty()) found.push_back(std::move(losses));
+  if (!within && !fit.a.precision.empty() && !fit.b.precision.empty() && fit.a.precision != fit.b.precision)
+    found.push_back("A was computed in " + fit.a.precision + ", B in " + fit.b.precision +
+                    ": differences of rounding are expected, see fp8-debug(7)");
   advise_names(fit.a, "A", found);
   advise_names(fit.b, "B", found);
+  if (one_has_gradients(fit)) return found;
   for (std::string& text : Search(fit, bound).run()) found.push_back(std::move(text));
   if (std::string tie = about_near_tie(fit, bound); !tie.empty()) found.push_back(std::move(tie));
   return found;

@@ -144,7 +144,15 @@ TEST_F(FitTest, TheOneThatDiffersIsNamed) {
   EXPECT_EQ(suggested(a, times(a, "1.mlp.gate", 2)),
             "model.layers.1.mlp.gate.weight alone differs: 2.00 times too large\n");
   EXPECT_EQ(suggested(a, times(a, "1.mlp.gate", 0)), "model.layers.1.mlp.gate.weight alone differs: zero in B\n");
-  EXPECT_EQ(suggested(a, without(a, "norm.weight")), "");  // four tensors of two kinds
+  EXPECT_EQ(suggested(a, without(a, "norm.weight")), "4 tensors are only in A\n");
+  EXPECT_EQ(suggested(a, without(a, "layers.1")), "layer 1 alone differs: 5 of 5 tensors are only in A\n");
+  GivenSet renumbered;
+  for (const auto& [name, given] : a) {
+    const std::size_t at = name.find("layers.0");
+    renumbered[at == std::string::npos ? name : std::string(name).replace(at, 8, "layers.9")] = given;
+  }
+  EXPECT_EQ(suggested(a, renumbered), "5 tensors are only in A: layer 0; 5 tensors are only in B: layer 9\n");
+  EXPECT_EQ(suggested(a, without(a, "s.")), "16 tensors are only in A: layers 0 to 2 and 1 other\n");
   EXPECT_EQ(suggested(a, without(a, "model.norm.weight")), "model.norm.weight alone differs: only in A\n");
   GivenSet noisy = a;
   for (auto& [name, given] : noisy) given.values[0] *= 1 + 1e-5;
@@ -236,6 +244,50 @@ TEST_F(FitTest, TheLossesOfBothSidesAreCompared) {
   EXPECT_EQ(with("5.501", a, 0.01), "");
   EXPECT_EQ(with("5.5", a), "");
   for (const char* none : {"NaN", "tensor(5.5)", ""}) EXPECT_EQ(with(none, a), "") << none;
+}
+
+// Metadata as fp8-step writes them, of step 1 where none is given.
+TEST_F(FitTest, MetadataThatDifferAreNamedFirst) {
+  using Metadata = std::map<std::string, std::string>;
+  const std::vector<GivenSet> parts = micro_batches(2);
+  const GivenSet mean = sum_of(parts, {0.5, 0.5}), half = sum_of(parts, {0.5, 0});
+  const auto found = [&](const GivenSet& b, const Metadata& of_a, const Metadata& of_b, double bound = 0) {
+    const Fit f =
+        compare_files(write("a.safetensors", mean, of_a), write("b.safetensors", b, of_b), TensorNames::huggingface);
+    std::string text;
+    for (const std::string& line : suggestions(f, bound)) text += line + "\n";
+    return text;
+  };
+  EXPECT_EQ(found(half, {{"tokens", "256"}, {"step", "1"}}, {{"tokens", "512"}, {"step", "1"}}),
+            "B is the gradient of 512 tokens, A of 256\n");
+  EXPECT_EQ(found(times(mean, "", 2), {{"tokens", "256"}}, {{"tokens", "512"}}),
+            "B is the gradient of 512 tokens, A of 256\nB is twice A\n");
+  EXPECT_EQ(found(half, {{"tokens", "256"}, {"step", "1"}}, {{"tokens", "512"}, {"step", "2"}}),
+            "A is the gradient of step 1, after 256 tokens of its run, and B of step 2, after 512 tokens of its run: "
+            "the samples differ\n");
+  EXPECT_NE(found(half, {{"tokens", "256"}}, {{"tokens", "256"}}).find("samples are missing"), std::string::npos);
+  EXPECT_EQ(found(mean, {{"tokens", "256"}}, {{"tokens", "512"}}), "");
+  GivenSet rounded = mean;
+  for (auto& [name, given] : rounded)
+    for (std::size_t i = 0; i < given.values.size(); i += 2) given.values[i] *= 1.1;
+  const Metadata fp32{{"precision", "fp32"}, {"recipe", "none"}}, fp8{{"precision", "fp8"}, {"recipe", "tensorwise"}};
+  EXPECT_EQ(found(rounded, fp32, fp8),
+            "A was computed in fp32, B in fp8 tensorwise: differences of rounding are expected, see fp8-debug(7)\n");
+  EXPECT_EQ(found(rounded, fp32, fp8, 0.5), "");
+  EXPECT_EQ(found(rounded, fp8, fp8), "");
+}
+
+TEST_F(FitTest, GradientsComparedWithWeightsAreNamed) {
+  const GivenSet a = gradients();
+  std::filesystem::create_directories(at("x"));
+  test::write_file(at("x/config.json"), "{}");
+  (void)write("x/model.safetensors", a);
+  const std::string b = write("b.safetensors", times(a, "", 2), {{"grad_norm", "2.5"}});
+  EXPECT_EQ(suggestions(compare_files(at("x"), b, TensorNames::huggingface), 0),
+            std::vector<std::string>{"A has weights and B gradients, by its metadata: they are not expected to agree"});
+  EXPECT_EQ(
+      suggestions(compare_files(b, at("x"), TensorNames::huggingface), 0),
+      std::vector<std::string>{"A has gradients, by its metadata, and B weights: they are not expected to agree"});
 }
 
 TEST_F(FitTest, NamesOfOtherSystemsAreRecognized) {

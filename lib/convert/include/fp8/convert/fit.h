@@ -35,11 +35,15 @@ struct TensorFit {
 
 /// Facts about one set of a comparison.
 struct SideFacts {
-  std::optional<double> loss{};  ///< key `loss` of the metadata of gradients, if it is a finite number
-  bool rounded = false;          ///< key `precision` there, and not fp32: gradients of bf16 or FP8
-  bool weights = false;          ///< see TensorSet::holds_weights()
-  std::size_t torchtitan = 0;    ///< tensors without counterpart whose names are torchtitan's and were not translated
-  std::size_t megatron = 0;      ///< those whose names are Megatron-LM's
+  std::optional<double> loss{};    ///< key `loss` of the metadata of gradients, if it is a finite number
+  std::optional<double> step{};    ///< key `step` there, likewise
+  std::optional<double> tokens{};  ///< key `tokens` there, likewise: tokens of the run up to this step
+  std::string precision{};         ///< keys `precision` and `recipe` there, "fp8 tensorwise"; empty if unknown
+  bool rounded = false;            ///< key `precision` there, and not fp32: gradients of bf16 or FP8
+  bool weights = false;            ///< see TensorSet::holds_weights()
+  bool gradients = false;          ///< has key `loss` or `grad_norm` there, and no weights
+  std::size_t torchtitan = 0;      ///< tensors without counterpart whose names are torchtitan's and were not translated
+  std::size_t megatron = 0;        ///< those whose names are Megatron-LM's
 };
 
 /// The comparison of two sets.
