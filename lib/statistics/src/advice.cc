@@ -50,14 +50,27 @@ void add_change(const json::Object& o, std::vector<std::string>& row) {
                          shown(number(o, "p_value"), 2)});
 }
 
-// A line if the loss of the configuration still rises beyond noise and the limit, so that the other recipe does not
-// help.
-void add_warning(const json::Object& o, const std::string& recipe, std::vector<std::string>& lines) {
-  constexpr double kClear = 3;  // standard errors
+// "0.02 \u00b1 0.01 nats (standard error)".
+std::string change_text(const json::Object& o, int digits) {
+  return shown(number(o, "loss_change"), digits) + " \u00b1 " + shown(number(o, "standard_error"), 2) +
+         " nats (standard error)";
+}
+
+// A line if the loss of the configuration rises beyond the limit by more than its uncertainty: the harm of groups below
+// noise adds up, or the other recipe does not help.
+void add_warning(const json::Object& o, std::vector<std::string>& lines) {
+  constexpr double kClear = 2;  // standard errors
   const double change = number(o, "loss_change"), limit = number(o, "limit");
-  if (!(change > kClear * number(o, "standard_error") && change > limit)) return;
-  lines.push_back("the loss still rises by more than noise and " + shown(limit, 3) + " with these linears in " +
-                  recipe + ": leave them in bf16, without --recommend-recipe");
+  if (!std::isnan(change) && !(change > limit + kClear * number(o, "standard_error"))) return;
+  const bool replaced = !o.get_array("in_other_recipe", kWhat).empty();
+  const std::string where = replaced ? " with these linears in " + o.get_string("other_recipe", kWhat)
+                                     : std::string(" in this configuration"),
+                    advice = replaced ? ": leave them in bf16, without --recommend-recipe"
+                                      : ": more --batches find groups whose harm is below noise now";
+  lines.push_back(std::isnan(change)
+                      ? "warning: the loss is not finite" + where
+                      : std::string("warning: the loss ") + (replaced ? "still " : "") + "rises by " +
+                            shown(change, 3) + " nats" + where + ", more than " + shown(limit, 3) + advice);
 }
 
 // The answer without a group that hurts.
@@ -66,7 +79,7 @@ std::string nothing_hurts(const json::Object& o) {
   const std::string sequences = counted(o.get_int_or("sequences", 0, kWhat), "sequence");
   if (!(noise > 0)) return "no linear changes the loss of " + sequences;
   const double more = number(o, "more_would_show");
-  return "no linear hurts beyond noise (\u00b1 " + shown(noise, 2) + " nats over " + sequences + "; " +
+  return "no linear hurts beyond noise (detection limit " + shown(noise, 2) + " nats over " + sequences + "; " +
          (std::isnan(more)
               ? "more would not show less"
               : std::to_string(o.get_int("more_sequences", kWhat)) + " more would show " + shown(more, 2)) +
@@ -88,12 +101,12 @@ void add_recommendation(const json::Object& o, std::vector<std::string>& lines) 
   lines.push_back(hurting == 0 ? nothing_hurts(o) : answer);
   lines.push_back("left in bf16: " + std::to_string(skip.size()) +
                   ", in FP8: " + std::to_string(o.get_int("fp8_linears", kWhat)) + "; change of the loss together " +
-                  shown(number(o, "loss_change"), 3) + " \u00b1 " + shown(number(o, "standard_error"), 2));
+                  change_text(o, 3));
   add_names(skip, lines);
   if (!other.empty())
     lines.push_back("in " + o.get_string("other_recipe", kWhat) + ": " + std::to_string(other.size()));
   add_names(other, lines);
-  if (!other.empty()) add_warning(o, o.get_string("other_recipe", kWhat), lines);
+  if (o.get_int("fp8_linears", kWhat) > 0) add_warning(o, lines);
 }
 
 // The cast that loses the largest share of its elements; null if none loses any.
@@ -113,7 +126,7 @@ std::string effect_of(const std::string& linear, const std::vector<json::Value>&
     if (std::ranges::none_of(group->get_array("linears", kWhat), is_it)) continue;
     return (group->get_bool("hurts", kWhat) ? ", which raises the loss: "
                                             : ", no effect on the loss of this model beyond noise: ") +
-           shown(number(*group, "loss_change"), 2) + " \u00b1 " + shown(number(*group, "standard_error"), 2);
+           change_text(*group, 2);
   }
   return "";
 }

@@ -122,6 +122,18 @@ struct Row {
   double error = 0;     // largest relative error of a product
 };
 
+// The loss of the batch in bf16; NaN unless a change of the loss was measured on this batch alone.
+double loss_in_bf16(const std::vector<json::Value>& records) {
+  double batch_size = NAN;
+  for (const json::Value& v : records) {
+    const json::Object& o = v.as_object();
+    if (o.contains("batch_size")) batch_size = number(o, "batch_size");
+    const double loss = number(o, "loss") - number(o, "loss_change");
+    if (!std::isnan(loss) && number(o, "sequences") == batch_size) return loss;
+  }
+  return NAN;
+}
+
 }  // namespace
 
 std::vector<json::Value> records_of(const Results& results, const std::string& recipe,
@@ -170,6 +182,8 @@ std::vector<std::vector<std::string>> recipes_in_short(const std::vector<json::V
   std::vector<std::vector<std::string>> rows{
       {"recipe", "loss", "mean error %", "worst %", "worst GEMM", "underflow %"}};
   const auto finite_percent = [](double share) { return std::isfinite(share) ? percent(share) : "-"; };
+  if (const double loss = loss_in_bf16(records); !std::isnan(loss))
+    rows.push_back({"bf16", shown(loss, 6), "-", "-", "-", "-"});
   for (const Recipe& r : recipes)
     rows.push_back({r.name, shown(r.loss, 6), finite_percent(r.mean()), finite_percent(r.worst), terminal_safe(r.of),
                     percent(r.underflow)});
@@ -219,7 +233,7 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
                                       o.get_string("recipe", kWhat)};
   });
   std::vector<std::vector<std::string>> rows{{"linear", "gemm", "operand", "recipe", "amax", "scale", "underflow %",
-                                              "subnormal %", "saturated %", "SQNR dB", "GEMM error"}};
+                                              "subnormal %", "saturated %", "SQNR dB", "GEMM error %"}};
   if (experts) rows.front().insert(rows.front().begin() + 1, "expert");
   for (const Row& row : casts) {
     if (rows.size() > most) break;
@@ -229,7 +243,7 @@ std::vector<std::vector<std::string>> worst_first(const std::vector<json::Value>
                     o.get_string("recipe", kWhat), shown(number(o, "amax"), 4), shown(number(o, "scale"), 4),
                     percent(number(o, "underflow_share")), percent(number(o, "subnormal_share")),
                     percent(number(o, "saturated_share")), shown(number(o, "sqnr_db"), 4),
-                    std::isinf(row.error) ? "-" : shown(row.error, 4)});
+                    std::isinf(row.error) ? "-" : percent(row.error)});
     const std::optional<ExpertName> expert = expert_name(name);
     if (experts)
       rows.back().insert(rows.back().begin() + 1, expert ? std::to_string(expert->number) : std::string("-"));

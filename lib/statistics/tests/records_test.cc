@@ -65,9 +65,9 @@ TEST(Tables, ExpertsOfALayerShareARow) {
   EXPECT_EQ(rows[0][1], "expert");
   std::vector<std::string> shown;
   for (std::size_t i = 1; i < rows.size(); ++i) shown.push_back(rows[i][0] + " " + rows[i][1] + " " + rows[i].back());
-  EXPECT_EQ(shown, (std::vector<std::string>{"model.layers.0.mlp.experts.*.w1.weight 1 0.5",
-                                             "model.layers.1.mlp.experts.*.w1.weight 1 0.5",
-                                             "model.layers.0.q_proj.weight - 0.125"}));
+  EXPECT_EQ(shown, (std::vector<std::string>{"model.layers.0.mlp.experts.*.w1.weight 1 50",
+                                             "model.layers.1.mlp.experts.*.w1.weight 1 50",
+                                             "model.layers.0.q_proj.weight - 12.5"}));
 }
 
 TEST(Tables, ExpertsOfALayerHaveOneName) {
@@ -104,6 +104,17 @@ TEST(Tables, RecipesAreALineEachTheLeastMeanErrorFirst) {
   EXPECT_EQ(rows[1], (std::vector<std::string>{"rowwise", "2.5", "9.38", "12.5", "b dgrad", "25"}));
   EXPECT_EQ(rows[2], (std::vector<std::string>{"tensorwise", "2.5", "37.5", "50", "1.up_proj dgrad", "25"}));
   EXPECT_EQ(rows[3], (std::vector<std::string>{"broken", "2.5", "-", "-", "1.up_proj dgrad", "25"}));
+  // The sequences of the batch, and then those of another batch too.
+  for (const auto& [sequences, count] : {std::pair("8", 4U), {"4", 5U}}) {
+    std::vector<json::Value> more = records;
+    more[0].as_object().set("batch_size", 4);
+    more.push_back(json::parse(std::string(R"({"type":"sensitivity","linear":"a","gemm":"forward","loss":2.25,
+                                               "loss_change":0.25,"sequences":)") +
+                                   sequences + "}",
+                               "record"));
+    EXPECT_EQ(recipes_in_short(more).size(), count) << sequences;
+    if (count == 5) EXPECT_EQ(recipes_in_short(more)[1], (std::vector<std::string>{"bf16", "2", "-", "-", "-", "-"}));
+  }
 }
 
 TEST(Recommendations, NameTheWorstCastAndItsEffect) {
@@ -122,9 +133,10 @@ TEST(Recommendations, NameTheWorstCastAndItsEffect) {
   EXPECT_EQ(
       last("false", R"("underflow_share":0.625,"saturated_share":0)"),
       "worst cast: 62.5 % underflow in the weight of m.1.up, no effect on the loss of this model beyond noise: 0.001 "
-      "\u00b1 0.002");
+      "\u00b1 0.002 nats (standard error)");
   EXPECT_EQ(last("true", R"("underflow_share":0.25,"saturated_share":0.5)", "input"),
-            "worst cast: 50 % saturation in the input of m.1.up, which raises the loss: 0.001 \u00b1 0.002");
+            "worst cast: 50 % saturation in the input of m.1.up, which raises the loss: 0.001 \u00b1 0.002 nats "
+            "(standard error)");
   EXPECT_EQ(
       last("false", R"("underflow_share":0.25,"saturated_share":null)", "grad_output"),
       "worst cast: 25 % underflow in the grad_output of m.1.up, which acts on gradients and not on the loss of this "
@@ -140,21 +152,26 @@ std::vector<std::string> lines_of(const std::string& members) {
       "record")});
 }
 
-TEST(Recommendations, SayWhereTheOtherRecipeDoesNotHelp) {
-  const auto last = [](const std::string& change) {
-    return recommendations({json::parse(R"({"type":"recommendation","fp8_linears":12,"limit":0.01,"standard_error":0.02,
-                                            "skip":[],"other_recipe":"rowwise","in_other_recipe":["a"],"hurting_groups":1,
-                                            "sum":0,"loss_change":)" +
-                                            change + "}",
+TEST(Recommendations, WarnWhereTheLossRisesBeyondTheLimit) {
+  const auto last = [](const std::string& change, const std::string& others, int linears = 12) {
+    return recommendations({json::parse(R"({"type":"recommendation","limit":0.01,"standard_error":0.02,"skip":[],
+                                            "other_recipe":"rowwise","hurting_groups":1,"sum":0,"in_other_recipe":)" +
+                                            others + R"(,"fp8_linears":)" + std::to_string(linears) +
+                                            R"(,"loss_change":)" + change + "}",
                                         "record")})
         .back();
   };
-  EXPECT_EQ(last("0.05"), "  a");
-  EXPECT_EQ(last("-0.5"), "  a");
-  EXPECT_EQ(
-      last("0.5"),
-      "the loss still rises by more than noise and 0.01 with these linears in rowwise: leave them in bf16, without "
-      "--recommend-recipe");
+  EXPECT_EQ(last("0.05", R"(["a"])"), "  a");
+  EXPECT_EQ(last("-0.5", R"(["a"])"), "  a");
+  EXPECT_EQ(last("0.5", R"(["a"])"),
+            "warning: the loss still rises by 0.5 nats with these linears in rowwise, more than 0.01: leave them in "
+            "bf16, without --recommend-recipe");
+  EXPECT_TRUE(last("0.05", "[]").starts_with("left in bf16: "));
+  EXPECT_EQ(last("0.0503", "[]"),
+            "warning: the loss rises by 0.0503 nats in this configuration, more than 0.01: more --batches find groups "
+            "whose harm is below noise now");
+  EXPECT_EQ(last("null", "[]"), "warning: the loss is not finite in this configuration");
+  EXPECT_TRUE(last("0.5", "[]", 0).starts_with("left in bf16: ")) << "no configuration";
 }
 
 TEST(Recommendations, AreStatedInLines) {
@@ -162,23 +179,26 @@ TEST(Recommendations, AreStatedInLines) {
       lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"groups":8,"sequences":16,"noise":0.002,
                         "more_sequences":40,"more_would_show":0.001)"),
       (std::vector<std::string>{
-          "no linear hurts beyond noise (\u00b1 0.002 nats over 16 sequences; 40 more would show 0.001)",
-          "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01"}));
-  EXPECT_EQ(lines_of(R"("skip":["a"],"in_other_recipe":[],"hurting_groups":2,"sum":0.05)"),
-            (std::vector<std::string>{
-                "2 groups hurt beyond noise; those that stay raise the loss by 0.05 nats, less than 0.1",
-                "left in bf16: 1, in FP8: 12; change of the loss together 0.02 \u00b1 0.01", "  a"}));
+          "no linear hurts beyond noise (detection limit 0.002 nats over 16 sequences; 40 more would show 0.001)",
+          "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01 nats (standard error)"}));
+  EXPECT_EQ(
+      lines_of(R"("skip":["a"],"in_other_recipe":[],"hurting_groups":2,"sum":0.05)"),
+      (std::vector<std::string>{
+          "2 groups hurt beyond noise; those that stay raise the loss by 0.05 nats, less than 0.1",
+          "left in bf16: 1, in FP8: 12; change of the loss together 0.02 \u00b1 0.01 nats (standard error)", "  a"}));
   EXPECT_EQ(
       lines_of(R"("skip":["m.experts.0.w2","b","m.experts.1.w2"],"in_other_recipe":[],"hurting_groups":1,"sum":0)"),
-      (std::vector<std::string>{"1 group hurts beyond noise",
-                                "left in bf16: 3, in FP8: 12; change of the loss together 0.02 \u00b1 0.01",
-                                "  m.experts.*.w2 (2 linears)", "  b"}));
+      (std::vector<std::string>{
+          "1 group hurts beyond noise",
+          "left in bf16: 3, in FP8: 12; change of the loss together 0.02 \u00b1 0.01 nats (standard error)",
+          "  m.experts.*.w2 (2 linears)", "  b"}));
   EXPECT_EQ(lines_of(R"("skip":[],"other_recipe":"rowwise","in_other_recipe":["a","b"],"hurting_groups":1,"sum":0)"),
-            (std::vector<std::string>{"1 group hurts beyond noise",
-                                      "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01",
-                                      "in rowwise: 2", "  a", "  b"}));
+            (std::vector<std::string>{
+                "1 group hurts beyond noise",
+                "left in bf16: 0, in FP8: 12; change of the loss together 0.02 \u00b1 0.01 nats (standard error)",
+                "in rowwise: 2", "  a", "  b"}));
   EXPECT_EQ(lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"sequences":9,"noise":0.5)").front(),
-            "no linear hurts beyond noise (\u00b1 0.5 nats over 9 sequences; more would not show less)");
+            "no linear hurts beyond noise (detection limit 0.5 nats over 9 sequences; more would not show less)");
   EXPECT_EQ(lines_of(R"("skip":[],"in_other_recipe":[],"hurting_groups":0,"sum":0,"sequences":1,"noise":0)").front(),
             "no linear changes the loss of 1 sequence");
 }

@@ -35,8 +35,9 @@ std::vector<std::vector<std::string>> most_harmful_first(const std::vector<json:
                                                          std::size_t most = kAllRows);
 
 /// The rows of a table of recipes: the loss of the batch, the mean and the largest error of a GEMM with its name, and
-/// the largest share of an operand that underflows, the least mean first. The first row is the heading; empty unless
-/// the records are of several recipes.
+/// the largest share of an operand that underflows, the least mean first. Before them a row with the loss of the batch
+/// in bf16, if the records have changes of the loss of this batch alone. The first row is the heading; empty unless the
+/// records are of several recipes.
 std::vector<std::vector<std::string>> recipes_in_short(const std::vector<json::Value>& records);
 
 /// Lines that state the {"type":"recommendation"} records, and, from the {"type":"operand"} and {"type":"group"}
