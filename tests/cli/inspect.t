@@ -124,6 +124,8 @@ is "a model without harm has nothing to leave in bf16, with status 0" "$? $(figu
 fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 8 --recommend 0 -o skip.json -f >table 2>err
 says "and the answer says what would have been found" '^no linear hurts beyond noise \(detection limit [0-9.e-]* nats over 8 sequences; [0-9]* more would show [0-9.e-]*\)$' grep '^no linear' table
 is "the answer is first, then the worst cast, then tables of ten rows" "$(sed 's/ .*//' table | head -n 5 | tr '\n' ' ') $(grep -c '^model.* forward,' table | awk '{ print ($1 < 11) }') $(sed -n '/^linear/,$p' table | wc -l)" "no left worst  group  1 11"
+on_terminal fp8-inspect m.h5 --data d.h5 --seq-length 32 --batch-size 8 --recommend 0 -o skip.json -f -q | sed 's/\r//' >narrow
+is "on a terminal the lines of the answer are broken between words" "$(LC_ALL=C awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' narrow | wc -l) $(tr -s ' \n' ' ' <narrow | grep -c 'change of the loss together [0-9.e-]* ± [0-9.e-]* nats (standard error) worst cast: ')" "0 1"
 is "with a table of groups" "$(grep -c '^model.layers.[01].self_attn.q_proj, k_proj, v_proj  *tensorwise ' table)" 2
 
 # --- a group that hurts: a model that was trained, with an outlier column in one linear

@@ -75,26 +75,26 @@ void add(std::string& text, const std::string& part) {
   if (!part.empty()) text += (text.empty() ? "" : "\n") + part;
 }
 
-std::string lines_of(const std::vector<std::string>& lines) {
+std::string lines_of(const std::vector<std::string>& lines, std::size_t columns) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
-  return text;
+  return columns == 0 ? text : cli::wrapped(text, columns);
 }
 
 }  // namespace
 
 std::string text_of(const std::vector<json::Value>& records, std::size_t most, std::size_t columns) {
-  std::string text = lines_of(statistics::recommendations(records));
+  std::string text = lines_of(statistics::recommendations(records), columns);
   for (const Rows& rows : {statistics::most_harmful_first(records, most), statistics::recipes_in_short(records),
                            statistics::worst_first(records, most), statistics::most_rerouted_first(records, most),
                            statistics::most_sensitive_first(records, most)})
     if (rows.size() > 1) add(text, fitted(rows, columns));
-  text += lines_of(statistics::rerouted(records));
+  text += lines_of(statistics::rerouted(records), columns);
   if (const auto tables = statistics::difference_tables(records); tables.first.size() > 1) {
     add(text, "the first that differ\n" + fitted(tables.first, columns));
     add(text, "those that differ most\n" + fitted(tables.largest, columns) + "\n");
   }
-  return text + lines_of(statistics::conclusions(records));
+  return text + lines_of(statistics::conclusions(records), columns);
 }
 
 }  // namespace fp8::report

@@ -138,21 +138,7 @@ std::string table(const std::vector<Row>& rows, const Page& page, std::size_t le
 }
 
 std::string wrapped(const std::string& text, const Page& page) {
-  if (!page.wraps_text) return text;
-  std::string out;
-  for (std::size_t from = 0, end = 0; from < text.size(); from = end + 1) {
-    end = std::min(text.find('\n', from), text.size());
-    std::string rest = text.substr(from, end - from);
-    std::string indent = rest.substr(0, std::min(rest.find_first_not_of(' '), rest.size()));
-    while (width_of(rest) > page.columns) {
-      std::size_t at = rest.rfind(' ', page.columns);
-      if (at == std::string::npos || at <= indent.size()) break;  // one long word
-      out += rest.substr(0, at) + "\n";
-      rest = indent + "  " + rest.substr(at + 1);
-    }
-    out += rest + "\n";
-  }
-  return out;
+  return page.wraps_text ? cli::wrapped(text, page.columns) : text;
 }
 
 std::string nats(double value) {

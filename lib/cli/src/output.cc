@@ -137,6 +137,23 @@ int terminal_columns() {
   return std::clamp(static_cast<int>(w.ws_col), 40, 200);
 }
 
+std::string wrapped(const std::string& text, std::size_t columns) {
+  std::string out;
+  for (std::size_t from = 0, end = 0; from < text.size(); from = end + 1) {
+    end = std::min(text.find('\n', from), text.size());
+    std::string rest = text.substr(from, end - from);
+    const std::string indent = rest.substr(0, std::min(rest.find_first_not_of(' '), rest.size())) + "  ";
+    for (std::size_t least = indent.size() - 2; width_of(rest) > columns; least = indent.size()) {
+      const std::size_t at = rest.rfind(' ', columns);
+      if (at == std::string::npos || at <= least) break;  // one long word
+      out += rest.substr(0, at) + "\n";
+      rest = indent + rest.substr(at + 1);
+    }
+    out += rest + "\n";
+  }
+  return out;
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> numeric;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,10 @@ struct Style {
 
 /// Width of the terminal behind standard error, between 40 and 200; 80 where there is none.
 int terminal_columns();
+
+/// Lines of text, those of more than `columns` characters broken between words; the continuation of a line is indented
+/// by two spaces more. Ends in a newline unless empty.
+std::string wrapped(const std::string& text, std::size_t columns);
 
 /// A table of left-aligned text columns, separated by two spaces; columns of numbers only are right-aligned. The first
 /// row is the heading. Widths count UTF-8 characters. Ends in a newline.
