@@ -161,6 +161,15 @@ for format in bf16 fp8 peft; do
   is "$format: its conversations are those of the data" "$(ids openai.jsonl --tokenizer tuned-$format)" "$(cat qwen.ids)"
   is "$format: which a note says" "$(notes)" "fp8-tokenize: template qwen, that of tuned-$format/chat_template.jinja"
 done
+new bare-model.h5 hello --lora tuned-peft >out
+is "fp8-generate --lora has the template of the adapter" "$(cat err)" "fp8-generate: template qwen, that of tuned-peft/chat_template.jinja"
+is "and the text of a checkpoint with this adapter" "$(cat out)" "$(new bare-model.h5 hello --lora tuned-peft --template qwen)"
+new own-model.h5 hello --lora tuned-peft >out
+is "which takes the place of the model's" "$(cat err)" "fp8-generate: template qwen, that of tuned-peft/chat_template.jinja"
+says "another template than the adapter's is refused" '^fp8-generate: template chatml: the model has another, qwen \(tuned-peft/chat_template.jinja\)' fp8-generate own-model.h5 hello --lora tuned-peft --template chatml
+ok "a run of other data keeps it" train bare-model.h5 --data text.h5 --lora tuned-peft --out from-adapter --steps 1
+is "in its checkpoint" "$(template_of from-adapter)" qwen
+is "with its end token" "$(fp8-export from-adapter --format peft -o adapter-again >out 2>err; python3 -c "import sys; $end" adapter-again)" "adapter-again <|im_end|>"
 ok "the folder is converted" fp8-convert tuned-bf16 -o again.h5
 is "with its template" "$(template_of again.h5)" qwen
 ok "exported again" fp8-export again.h5 -o again
@@ -189,6 +198,7 @@ refuses() { # NAME MESSAGE ARGUMENTS...
   rm -rf two
 }
 refuses "another template than the model's" 'qwen.h5: made with the template qwen, but that of the model is chatml \(own-model.h5: /huggingface/chat_template.jinja\)' own-model.h5 --data qwen.h5
+refuses "another template than the adapter's" 'chatml.h5: made with the template chatml, but that of the model is qwen \(tuned-peft/chat_template.jinja\)' own-model.h5 --data chatml.h5 --lora tuned-peft
 refuses "evaluation data of another template" 'qwen-eval.h5: made with the template qwen, but chatml.h5 with chatml' bare-model.h5 --data chatml.h5 --eval-data qwen-eval.h5
 refuses "evaluation data alone" 'qwen-eval.h5: made with the template qwen, but that of the model is chatml .*' own-model.h5 --data text.h5 --eval-data qwen-eval.h5
 says "fp8-eval says so" '^fp8-eval: qwen.h5: made with the template qwen, but that of the model is chatml ' fp8-eval own-model.h5 --data qwen.h5 --seq-length 64

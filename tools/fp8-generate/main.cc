@@ -45,12 +45,13 @@ struct Tokens {
   std::optional<chat::Carried> own_template;
 };
 
-// The tokenizer that --tokenizer names, or the checkpoint's. The template is that of the checkpoint, or, if it carries
-// none, that of --tokenizer.
+// The tokenizer that --tokenizer names, or the checkpoint's. The template is that of --lora, of the checkpoint or of
+// --tokenizer: the first of them that carries one.
 Tokens tokens_of(const cli::Arguments& a, const ckpt::Checkpoint& checkpoint) {
-  Tokens out{.codec = {}, .own_template = convert::own_template(checkpoint)};
+  convert::TokenizerFiles files = convert::tokenizer_files(checkpoint, a.has("lora") ? a.text("lora") : "");
+  Tokens out{.codec = {}, .own_template = std::move(files.own_template)};
   if (!a.has("tokenizer")) {
-    out.codec = Codec::of(checkpoint);
+    out.codec = Codec::of(checkpoint, files.texts);
     return out;
   }
   data::DeclaredTokenizer declared = data::read_tokenizer(a.text("tokenizer"));

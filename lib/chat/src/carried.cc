@@ -110,7 +110,7 @@ std::optional<Carried> carried_template(const std::map<std::string, std::string>
     if (found == texts.end()) continue;
     const std::optional<std::string> jinja = jinja_of(found->second, beside + file);
     if (!jinja) continue;
-    return Carried{beside + file, jinja_digest(*jinja), known_jinja(*jinja, beside + file)};
+    return Carried{beside + file, jinja_digest(*jinja), known_jinja(*jinja, beside + file), *jinja};
   }
   if (!config.is_object()) return std::nullopt;
   const json::Value* const name = config.as_object().find(kModelName);

@@ -224,11 +224,15 @@ std::optional<Template> template_of_jinja(const std::string& jinja, const std::s
   }
 }
 
-void put_template(std::map<std::string, std::string>& texts, const Template& form, const std::string& beside) {
-  texts[kJinja] = jinja_text(form);
+void put_jinja(std::map<std::string, std::string>& texts, const std::string& jinja, const std::string& beside) {
+  texts[kJinja] = jinja;
   texts.erase(kJinjaInJson);
   json::Value config = object_in(texts, kTokenizerConfig, beside);
   if (config.as_object().erase(kJinjaKey)) texts[kTokenizerConfig] = file_text(config);
+}
+
+void put_template(std::map<std::string, std::string>& texts, const Template& form, const std::string& beside) {
+  put_jinja(texts, jinja_text(form), beside);
   if (!form.eos.empty()) put_end_token(texts, form.eos, beside);
 }
 

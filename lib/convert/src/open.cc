@@ -1,10 +1,14 @@
 // Opening checkpoints of every kind.
 #include "fp8/convert/open.h"
 
+#include <utility>
+
 #include "fp8/base/error.h"
+#include "fp8/chat/stored.h"
 #include "fp8/ckpt/find.h"
 #include "fp8/convert/convert.h"
 #include "fp8/convert/stored_weight.h"
+#include "fp8/hf/folder.h"
 #include "fp8/model/checkpoint.h"
 
 namespace fp8::convert {
@@ -36,6 +40,20 @@ OpenModel open_model(const std::string& argument) {
 
 std::optional<chat::Carried> own_template(const ckpt::Checkpoint& checkpoint) {
   return chat::carried_template(checkpoint.huggingface(), checkpoint.config(), checkpoint.path() + ": /huggingface/");
+}
+
+TokenizerFiles tokenizer_files(const ckpt::Checkpoint& checkpoint, const std::string& adapter) {
+  TokenizerFiles out{checkpoint.huggingface(), own_template(checkpoint)};
+  if (adapter.empty()) return out;
+  const std::string beside = checkpoint.path() + ": /huggingface/";
+  const std::map<std::string, std::string> texts = hf::tokenizer_texts(adapter);
+  if (std::optional<chat::Carried> trained = chat::carried_template(texts, {}, adapter + "/")) {
+    chat::put_jinja(out.texts, trained->jinja, beside);
+    out.own_template = std::move(trained);
+  }
+  const std::optional<std::string> end = chat::special_tokens_of(texts, adapter + "/").eos;
+  if (end) chat::put_end_token(out.texts, *end, beside);
+  return out;
 }
 
 void add_adapter(OpenModel& model, const std::string& folder) {

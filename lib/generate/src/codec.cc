@@ -13,12 +13,13 @@ Codec::Codec(token::Tokenizer tokenizer)
 Codec::Codec(token::Tokenizer tokenizer, chat::SpecialTokens special)
     : tokenizer_(std::move(tokenizer)), special_(std::move(special)) {}
 
-std::optional<Codec> Codec::of(const ckpt::Checkpoint& checkpoint) {
+std::optional<Codec> Codec::of(const ckpt::Checkpoint& checkpoint,
+                               const std::map<std::string, std::string>& texts) {
   const std::optional<std::string> text = checkpoint.tokenizer();
   if (!text) return checkpoint.tokenizer_id() == "bytes" ? std::optional(Codec()) : std::nullopt;
   Codec codec;
   codec.tokenizer_.emplace(token::Tokenizer::parse(*text, checkpoint.path() + ": /tokenizer"));
-  codec.special_ = chat::special_tokens_of(checkpoint.huggingface(), checkpoint.path() + ": /huggingface/");
+  codec.special_ = chat::special_tokens_of(texts, checkpoint.path() + ": /huggingface/");
   return codec;
 }
 

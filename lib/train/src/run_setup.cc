@@ -200,11 +200,11 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
   settings::set_length(s.config.flags, s.config.seq_length);
   if (!checkpoint.tokenizer()) s.tokenizer = known ? known : tokens.info().tokenizer;
   const bool new_template = s.resuming && std::ranges::find(config.change, "template") != config.change.end();
-  RunTemplate form = resolve_template(tokens, inputs.eval_tokens ? &*inputs.eval_tokens : nullptr, checkpoint, known,
-                                      s.resuming, config.any_template || new_template);
+  RunTemplate form = resolve_template(tokens, inputs.eval_tokens ? &*inputs.eval_tokens : nullptr, checkpoint,
+                                      config.lora.folder, known, s.resuming, config.any_template || new_template);
   s.texts = std::move(form.texts);
   s.notes.push_back(std::move(form.note));
-  s.sample = resolve_sample(config, checkpoint, model, s.tokenizer, form.end);
+  s.sample = resolve_sample(config, checkpoint, model, s.tokenizer, s.texts, form.end);
   s.global_batch = checked_mul(checked_mul(config.batch_size, config.grad_accumulation),
                                std::int64_t{s.mesh.data_parts()}, "global batch");
   s.sampler.emplace(tokens, config.sampler, config.seed, s.config.seq_length, s.global_batch, config.documents);

@@ -53,13 +53,14 @@ bool differs(const Known& mine, const std::optional<chat::Carried>& own) {
 }  // namespace
 
 RunTemplate resolve_template(const data::TokenFile& tokens, const data::TokenFile* eval_tokens,
-                             const ckpt::Checkpoint& start, const std::optional<std::string>& tokenizer, bool resuming,
-                             bool any) {
-  RunTemplate out{.id = {}, .end = {}, .texts = start.huggingface(), .note = {}};
+                             const ckpt::Checkpoint& start, const std::string& adapter,
+                             const std::optional<std::string>& tokenizer, bool resuming, bool any) {
+  convert::TokenizerFiles files = convert::tokenizer_files(start, resuming ? "" : adapter);
+  RunTemplate out{.id = {}, .end = {}, .texts = std::move(files.texts), .note = {}};
   const std::optional<Known> data = template_of(tokens, any);
   const std::optional<Known> eval = eval_tokens != nullptr ? template_of(*eval_tokens, any) : std::nullopt;
   if (!data && !eval) return out;
-  const std::optional<chat::Carried> own = convert::own_template(start);
+  const std::optional<chat::Carried>& own = files.own_template;
   if (!any) {
     if (data && !resuming && differs(*data, own)) refuse(difference(tokens, *data, named(*own)));
     if (eval && !(resuming && data) && differs(*eval, own)) refuse(difference(*eval_tokens, *eval, named(*own)));

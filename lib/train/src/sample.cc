@@ -52,9 +52,10 @@ shard::BatchShape SampleSetup::shape() const {
 
 std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
                                           const hf::ModelConfig& model, const std::optional<std::string>& tokenizer_id,
+                                          const std::map<std::string, std::string>& texts,
                                           const std::string& template_end) {
   if (config.sample_every == 0) return std::nullopt;
-  std::optional<generate::Codec> codec = generate::Codec::of(checkpoint);
+  std::optional<generate::Codec> codec = generate::Codec::of(checkpoint, texts);
   if (!codec && tokenizer_id == "bytes") codec.emplace();
   if (!codec)
     throw Error(cli::flag_name("sample-prompt") + ": " + checkpoint.path() +

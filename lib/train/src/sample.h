@@ -29,10 +29,12 @@ struct SampleSetup {
 
 // The samples that the settings request; nothing if they request none. Text becomes tokens by the tokenizer of
 // `checkpoint`, else by bytes if that is `tokenizer_id`, the tokenizer that the run records. Throws Error if there is
-// neither, and if the prompt has no tokens or does not fit the model. A text also ends at the token `template_end`,
+// neither, and if the prompt has no tokens or does not fit the model. `texts`, the files beside the tokenizer, name its
+// special tokens. A text also ends at the token `template_end`,
 // unless it is empty.
 std::optional<SampleSetup> resolve_sample(const settings::RunConfig& config, const ckpt::Checkpoint& checkpoint,
                                           const hf::ModelConfig& model, const std::optional<std::string>& tokenizer_id,
+                                          const std::map<std::string, std::string>& texts,
                                           const std::string& template_end);
 
 // A continuation of the prompt.

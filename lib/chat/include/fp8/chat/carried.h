@@ -44,6 +44,7 @@ struct Carried {
   std::string where;                     ///< its file or key, for messages
   std::string digest;                    ///< of its Jinja; empty if the name of the model is all that is known
   std::optional<Equivalent> equivalent;  ///< nothing: the Jinja is not known
+  std::string jinja{};                   ///< text of its Jinja; empty as `digest`
 };
 
 /// The template of a model with the files `texts` beside its tokenizer, by name, and the configuration `config`, which

@@ -46,6 +46,10 @@ std::string jinja_text(const Template& form);
 /// The template that jinja_text() made `jinja` of; nothing if another text did. `path` is its file, for messages.
 std::optional<Template> template_of_jinja(const std::string& jinja, const std::string& path);
 
+/// Makes a text of Jinja the chat template among `texts`, the files beside a tokenizer by name, and removes others.
+/// `beside` and errors: as with put_template().
+void put_jinja(std::map<std::string, std::string>& texts, const std::string& jinja, const std::string& beside);
+
 /// Makes `form` the chat template among `texts`, the files beside a tokenizer by name: removes other templates, and
 /// sets the token that ends an answer, if the template names one, in tokenizer_config.json and special_tokens_map.json.
 /// `beside` precedes the names of files in messages. Throws Error for a file that cannot be read.

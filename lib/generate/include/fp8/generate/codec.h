@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,8 +25,9 @@ class Codec {
   /// A tokenizer with these special tokens.
   Codec(token::Tokenizer tokenizer, chat::SpecialTokens special);
   /// The tokenizer of a checkpoint: its tokenizer.json, or bytes if its data was made with bytes; nothing if it has
-  /// neither. Throws Error if it cannot be read.
-  static std::optional<Codec> of(const ckpt::Checkpoint& checkpoint);
+  /// neither. `texts` are the files beside it, by name, which name the special tokens. Throws Error if it cannot be
+  /// read.
+  static std::optional<Codec> of(const ckpt::Checkpoint& checkpoint, const std::map<std::string, std::string>& texts);
 
   /// The tokenizer; null for bytes.
   const token::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
