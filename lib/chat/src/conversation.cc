@@ -135,17 +135,19 @@ void add_ignored_of_record(const json::Object& record, const Schema& schema, Con
       other.set(key, value);
   add_ignored(other, kOfRecords, out);
   for (const std::string_view key : kVerdicts)
-    if (const json::Value* const value = other.find(key); value != nullptr && *value == json::Value(false))
+    if (const json::Value* const value = other.find(key);
+        value != nullptr && *value == json::Value(false) && out.turns.back().answer_counts)
       add_ignored(quoted(key) + " is false, but the answer is trained", out);
 }
 
-// Throws if a content is a list with a part that is not text.
+// Throws if a content is a list of parts.
 void check_parts(const json::Value& content, const std::string& what) {
   if (!content.is_array()) return;
   for (const json::Value& part : content.as_array()) {
     const std::string type = part.is_object() ? part.as_object().get_string_or("type", "text", what) : "text";
     if (type != "text") throw Error(what + " has a part of type " + quoted(type) + ", but only text is read");
   }
+  throw Error(what + " is not a string, but array; join the texts of its parts into one string");
 }
 
 // Whether the message counts, as one of its keys says; nothing if none does.
@@ -218,8 +220,10 @@ Conversation read_messages(const json::Object& record, const Schema& schema, boo
     Message message = read_message(messages[i], i + 1, schema, out);
     check_role(*message.role, i + 1, i - first, schema);
     if ((i - first) % 2 == 0) {
-      out.turns.push_back(
-          {.user = std::move(message.content), .answer = {}, .user_counts = message.counts.value_or(true)});
+      out.turns.push_back({.user = std::move(message.content),
+                           .answer = {},
+                           .user_counts = message.counts.value_or(true),
+                           .answer_counts = false});
       if (message.counts == true)
         add_ignored("a message of the user says that it counts, as it does with --mask all alone", out);
     } else {

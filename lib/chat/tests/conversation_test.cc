@@ -115,7 +115,7 @@ TEST(Conversation, messages_that_are_refused) {
   EXPECT_EQ(refusal(messages(user + R"(,{"role":"assistant"})")), R"(message 2: "content" is missing)");
   EXPECT_EQ(refusal(messages(user + R"(,{"role":"assistant","content":null})")), R"(message 2: "content" is null)");
   EXPECT_EQ(refusal(messages(R"({"role":"user","content":[{"type":"text"}]})")),
-            R"(message 1: "content" is not a string, but array)");
+            R"(message 1: "content" is not a string, but array; join the texts of its parts into one string)");
   EXPECT_EQ(refusal(messages("1")), "message 1: is not an object");
   EXPECT_EQ(refusal(R"({"messages":null})"), R"("messages" is null)");
   EXPECT_EQ(refusal(R"({"messages":{}})"), R"("messages" is not a list)");
@@ -153,6 +153,9 @@ TEST(Conversation, what_else_a_record_states_is_named_once) {
   EXPECT_EQ(ignored(R"(,"rejected":"c")"), R"("rejected" is not used: preferences are not learned|)");
   EXPECT_EQ(ignored(R"(,"label":false)"), R"("label" is false, but the answer is trained|)");
   EXPECT_EQ(ignored(R"(,"kto_tag":false)"), R"("kto_tag" is false, but the answer is trained|)");
+  EXPECT_EQ(ignored(R"(,"label":false)", R"(,"weight":0)"), "");
+  const json::Value question = json::parse(R"({"messages":[{"role":"user","content":"a"}],"label":false})", "r");
+  EXPECT_TRUE(read_question(question, *guess_schema(question, {})).ignored.empty());
   EXPECT_EQ(ignored("", R"(,"tool_calls":[{}],"reasoning_content":"c")"),
             R"("tool_calls" is not rendered|"reasoning_content" is not rendered|)");
   EXPECT_EQ(ignored("", R"(,"train_detail":[{}])"), R"("train_detail" is not used: all of the message counts|)");
