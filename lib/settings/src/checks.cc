@@ -198,6 +198,17 @@ std::string check_tokenizer(const data::TokenFile& tokens, const ckpt::Checkpoin
   return model.path() + ": has no tokenizer to compare with that of " + tokens.path() + " (" + *made_with + ")";
 }
 
+namespace {
+
+// The length of packed sequences that hold the longest document of a sampler that splits none: with a token of padding,
+// as they have, and where its length does not fit or is not known exactly, in the next multiple of 8.
+std::int64_t packing_length(const data::Sampler& sampler) {
+  const std::int64_t length = sampler.tokens_per_sample();
+  return sampler.bounds(1).longest < length ? length : (length + 9) / 8 * 8;
+}
+
+}  // namespace
+
 std::vector<std::string> document_notes(const data::TokenFile& tokens, const data::Sampler& sampler) {
   std::string split, padded;
   const std::int64_t length = sampler.tokens_per_sample();
@@ -209,9 +220,9 @@ std::vector<std::string> document_notes(const data::TokenFile& tokens, const dat
   if (share > kMuchPadding)
     padded = tokens.path() + ": each document is a sequence of its own, so " +
              std::to_string(std::lround(100 * share)) + " % of the tokens are padding" +
-             (tokens.info().mask
-                  ? "; fp8-tokenize --pack " + std::to_string(length) + " puts several conversations into a sequence"
-                  : "");
+             (tokens.info().mask && split.empty() ? "; fp8-tokenize --pack " + std::to_string(packing_length(sampler)) +
+                                                        " puts several conversations into a sequence"
+                                                  : "");
   return {split, padded};
 }
 

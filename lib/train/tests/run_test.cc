@@ -29,6 +29,9 @@ TEST_F(Run, WritesRecordsAndNotes) {
   EXPECT_EQ(go(), Exit::done);
   EXPECT_EQ(story(), "");
   EXPECT_NE(notes_.find("already at step 4 of 4, nothing to do"), std::string::npos);
+  config_.until_step = 2;
+  EXPECT_EQ(go(), Exit::done);
+  EXPECT_NE(notes_.find("already at step 4, beyond --until-step 2, nothing to do"), std::string::npos) << notes_;
 }
 
 TEST_F(Run, StepsThatAreComputedTwiceChangeNothing) {
@@ -231,6 +234,19 @@ void write_counted_documents(const std::string& path, const std::vector<std::siz
   (void)writer.finish();
 }
 
+// A packed sequence has a token of padding at least, and fp8-tokenize cuts documents that do not fit.
+TEST_F(Run, TheLengthToPackCutsNoDocument) {
+  config_.dry_run = true;
+  for (const auto& [longest, length] : {std::pair<std::size_t, const char*>{7, "8"}, {8, "16"}, {9, "16"}}) {
+    write_counted_documents(at("data.h5"), {longest, 3, 2, 5}, [](std::size_t) { return true; });
+    EXPECT_EQ(go(), Exit::done);
+    EXPECT_NE(notes_.find("; fp8-tokenize --pack " + std::string(length) + " puts several conversations"),
+              std::string::npos)
+        << notes_;
+    std::filesystem::remove(at("data.h5"));
+  }
+}
+
 TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
   write_counted_documents(at("data.h5"), {20, 3, 9, 2, 5, 7}, [](std::size_t) { return true; });
   const auto setting = [&] {
@@ -241,8 +257,7 @@ TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
   };
   EXPECT_EQ(setting(), "separate");
   EXPECT_NE(notes_.find("data.h5: 1 of 6 documents are longer than 8 tokens and are split\n"), std::string::npos);
-  EXPECT_NE(notes_.find("data.h5: each document is a sequence of its own, so 30 % of the tokens are padding; "
-                        "fp8-tokenize --pack 8 puts several conversations into a sequence\n"),
+  EXPECT_NE(notes_.find("data.h5: each document is a sequence of its own, so 30 % of the tokens are padding\n"),
             std::string::npos)
       << notes_;
   const std::string plain = losses();
