@@ -512,9 +512,15 @@ void check_gradients(RunSetup& s) {
 // Prints the report of a dry run, or that the run has no steps left. Collective.
 void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm::Communicator& host_comm,
                           const state::Journal& journal) {
-  if (!setup.config.dry_run)
-    return journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) + " of " +
+  if (!setup.config.dry_run) {
+    const bool stopped = setup.last_step < setup.config.steps;  // by --until-step
+    const bool beyond = setup.position.step > setup.last_step;
+    return journal.note(setup.config.out + ": already at step " + std::to_string(setup.position.step) +
+                        (!beyond   ? " of "
+                         : stopped ? ", beyond " + cli::flag_name("until-step") + " "
+                                   : ", beyond the last, ") +
                         std::to_string(setup.last_step) + ", nothing to do");
+  }
   const shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
   const JobMemory memory = memory_of_job(device.mesh(), plan);
   const state::SpaceForCheckpoints space = checkpoint_space(setup, device, host_comm);
