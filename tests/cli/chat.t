@@ -48,6 +48,9 @@ ok "two files" fp8-tokenize openai.jsonl "${llama3[@]}" --eval-share 0.25 -o two
 is "with all records" "$(cut -d, -f1 out)" "two.h5: 9 documents
 two-eval.h5: 3 documents"
 says "for evaluation too" '3 documents' fp8-info two-eval.h5
+echo '{"prompt":"a","completion":"b"}' >completion.jsonl
+says "columns of no format are named, with the flag that reads them" '^fp8-tokenize: completion.jsonl: line 1: none of the columns of alpaca, sharegpt and messages, but "prompt", "completion" \(use --columns prompt=prompt,response=completion\)$' fp8-tokenize completion.jsonl "${llama3[@]}" -n -o n.h5
+says "which does" '^n.h5: would hold 1 document' fp8-tokenize completion.jsonl "${llama3[@]}" -n -o n.h5 --columns prompt=prompt,response=completion
 head -n 1 openai.jsonl >one.jsonl
 says "one record for two files" 'no document is left for this file' fp8-tokenize one.jsonl "${llama3[@]}" --eval-share 0.5 -o one.h5
 ok "leaves neither" test ! -e one.h5 -a ! -e one-eval.h5

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <span>
 #include <utility>
 
@@ -53,6 +54,7 @@ class Renderer {
   }
 
  private:
+  [[noreturn]] static void refuse_columns(const json::Object& record);
   Outcome render_one(const Batch& batch, const json::Record& record, token::Encoder& encoder) const {
     Outcome out{.origin = {batch.name, record.line}};
     json::Value value;
@@ -65,10 +67,7 @@ class Renderer {
     }
     try {
       if (!value.is_object()) throw Error("the record is not an object");
-      if (!batch.schema)
-        throw Error("none of the columns of alpaca, sharegpt and messages",
-                    {{"columns", value.as_object().contains("chosen") ? "messages=chosen to train on the chosen answers"
-                                                                      : "to name others"}});
+      if (!batch.schema) refuse_columns(value.as_object());
       chat::Conversation conversation = chat::read_conversation(value, *batch.schema);
       out.document = chat::assemble(renderer_.render(conversation, encoder), options_.mask, cutoff_);
       out.ignored = std::move(conversation.ignored);
@@ -85,6 +84,30 @@ class Renderer {
   std::optional<std::size_t> cutoff_;
   token::EncoderPool encoders_;
 };
+
+// Names the columns of a record of no known format, and the assignments that read them.
+void Renderer::refuse_columns(const json::Object& record) {
+  const auto text_among = [&](std::initializer_list<const char*> names) -> std::string {
+    for (const char* name : names)
+      if (const json::Value* const value = record.find(name); value != nullptr && value->is_string()) return name;
+    return "";
+  };
+  const std::string question = text_among({"prompt", "question", "problem", "query", "input"});
+  const std::string answer = text_among({"completion", "response", "answer", "solution", "target"});
+  std::string hint = "prompt=COLUMN,response=COLUMN or messages=COLUMN to name them";
+  if (record.contains("chosen")) {
+    hint = "messages=chosen to train on the chosen answers";
+  } else if (!question.empty() && !answer.empty()) {
+    hint = "prompt=" + question + ",response=" + answer;
+  }
+  std::string found;
+  std::size_t shown = 0;
+  for (const auto& [key, value] : record) {
+    found += (shown == 0 ? ", but " : ", ") + (shown == 6 ? "..." : "\"" + terminal_safe(excerpt(key)) + "\"");
+    if (shown++ == 6) break;
+  }
+  throw Error("none of the columns of alpaca, sharegpt and messages" + found, {{"columns", hint}});
+}
 
 // The documents of a row whose first token is in the mask. It has no token before it that predicts it.
 std::int64_t first_tokens(const chat::Row& row) {

@@ -206,7 +206,7 @@ TEST_F(ChatFile, the_format_is_guessed_and_noted) {
   EXPECT_EQ(refusal(o), at("x") + ": line 1: \"messages\" is missing");
   o.inputs = {write("y", R"({"text":"a"})")};
   o.format.reset();
-  EXPECT_EQ(refusal(o), at("y") + ": line 1: none of the columns of alpaca, sharegpt and messages");
+  EXPECT_EQ(refusal(o), at("y") + ": line 1: none of the columns of alpaca, sharegpt and messages, but \"text\"");
 }
 
 TEST_F(ChatFile, order_and_errors_do_not_depend_on_threads) {
