@@ -49,6 +49,14 @@ void refuse_preset(const std::string& path) {
                 " -o " + path + ".h5");
 }
 
+// Whether a folder has files of weights as models on the Hub have them.
+bool holds_weights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (const auto kind = entry.path().extension(); kind == ".safetensors" || kind == ".bin") return true;
+  return false;
+}
+
 }  // namespace
 
 Origin origin_of(const std::string& tool, const std::string& version, int argc, const char* const* argv) {
@@ -99,6 +107,12 @@ ckpt::Checkpoint open_checkpoint(const std::string& argument) {
     throw Error(argument +
                 ": a PEFT adapter without its model: convert the model with fp8-convert, and give fp8-step " +
                 "or fp8-generate the adapter with --lora " + argument);
+  if (folder && !fs::exists(fs::path(argument) / "manifest.json", ignored) && holds_weights(argument))
+    throw Error(argument + ": weights without a config.json: not a Hugging Face folder, nor a checkpoint; " +
+                "put the model's config.json beside them");
+  if (!folder && argument.ends_with(".json"))
+    throw Error(argument + ": a JSON file, not a checkpoint: give it to fp8-init for a new model, or the folder of a " +
+                "trained one, which has the config.json, to fp8-convert");
   if (is_token_file(argument)) throw Error(argument + ": a token file, not a checkpoint");
   if (argument.ends_with(".safetensors"))
     throw Error(argument +

@@ -106,6 +106,15 @@ TEST_F(Open, IdentifiesOtherFiles) {
             at("adapter") +
                 ": a PEFT adapter without its model: convert the model with fp8-convert, and give fp8-step " +
                 "or fp8-generate the adapter with --lora " + at("adapter"));
+  std::filesystem::create_directories(at("weights"));
+  write("weights/model.safetensors", "");
+  EXPECT_EQ(error_of([&] { open_checkpoint(at("weights")); }),
+            at("weights") + ": weights without a config.json: not a Hugging Face folder, nor a checkpoint; " +
+                "put the model's config.json beside them");
+  write("config.json", "{}");
+  EXPECT_EQ(error_of([&] { open_checkpoint(at("config.json")); }),
+            at("config.json") + ": a JSON file, not a checkpoint: give it to fp8-init for a new model, or the folder " +
+                "of a trained one, which has the config.json, to fp8-convert");
   EXPECT_NE(error_of([&] { open_checkpoint(at("run")); }).find("every checkpoint in it is damaged"), std::string::npos);
   write("d.h5", "fp8-tokens 1 ");
   EXPECT_TRUE(is_token_file(at("d.h5")));
