@@ -200,7 +200,7 @@ result $? "--print-config creates no run"
 { printf '\357\273\277' && cat run.json; } >mark.json
 ok "--config reads a file after a byte order mark" fp8-step m.h5 --config mark.json --print-config
 printf 'steps: 3\nlr: 1e-3\n' >run.yaml
-says "a configuration in YAML is refused" '^fp8-step: run.yaml: a configuration is a JSON object, which begins with \{, and this file with steps: 3$' fp8-step m.h5 --config run.yaml --print-config
+says "a configuration in YAML is refused" '^fp8-step: run.yaml: a configuration is a JSON object, which begins with \{, and this file with steps: 3; YAML is not read$' fp8-step m.h5 --config run.yaml --print-config
 ok "--config reads the printed configuration" fp8-step m.h5 --config run.json --print-config
 is "the configuration is unchanged" "$(cat out)" "$(cat run.json)"
 ok "a flag with --config succeeds" fp8-step m.h5 --config run.json --lr 0.25 --print-config

@@ -188,9 +188,12 @@ Value parse_file(const std::string& path, const Limits& limits) {
 Value parse_object_file(const std::string& path, const std::string& what, const Limits& limits) {
   const std::string text = read_text_file(path, limits.max_bytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] != '{')
+  if (first != std::string::npos && text[first] != '{') {
+    const std::string_view line = std::string_view(text).substr(first, text.find('\n', first) - first);
+    const bool yaml = path.ends_with(".yaml") || path.ends_with(".yml") || line.find(':') != std::string_view::npos;
     throw Error(path + ": " + what + " is a JSON object, which begins with {, and this file with " +
-                terminal_safe(excerpt(std::string_view(text).substr(first, text.find('\n', first) - first), 40)));
+                terminal_safe(excerpt(line, 40)) + (yaml ? "; YAML is not read" : ""));
+  }
   return parse(text, path, limits);
 }
 

@@ -157,8 +157,9 @@ TEST(Dump, FloatsReadBackToTheSameBits) {
 TEST(ParseObjectFile, NamesWhatIsNoObject) {
   const test::TemporaryFolder folder;
   const std::string yaml = folder.write("c.yaml", "\nsteps: 3\n"), list = folder.write("list.json", "[1]");
-  EXPECT_EQ(error_of([&] { parse_object_file(yaml, "a configuration"); }),
-            yaml + ": a configuration is a JSON object, which begins with {, and this file with steps: 3");
+  EXPECT_EQ(
+      error_of([&] { parse_object_file(yaml, "a configuration"); }),
+      yaml + ": a configuration is a JSON object, which begins with {, and this file with steps: 3; YAML is not read");
   EXPECT_EQ(error_of([&] { parse_object_file(list, "a configuration"); }),
             list + ": a configuration is a JSON object, which begins with {, and this file with [1]");
   const std::string marked = folder.write("c.json", "\xEF\xBB\xBF {\"steps\": 3}");
