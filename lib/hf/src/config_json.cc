@@ -142,6 +142,9 @@ void add_version_4_keys(json::Object& config) {
   rope.erase("rope_theta");
   rope.erase("partial_rotary_factor");  // 1
   const bool plain = rope.at("rope_type") == json::Value("default");
+  // Before 4.43 transformers knows no other name than `type`, and no other key than these two; later versions read it.
+  if (rope.at("rope_type") == json::Value("linear"))
+    rope = json::object({{"type", "linear"}, {"factor", json::Value(rope.at("factor"))}}).as_object();
   config.set("rope_scaling", plain ? json::Value() : json::Value(std::move(rope)));
   for (const auto& [name, other] :
        {std::pair{"num_experts", "num_local_experts"}, {"num_local_experts", "num_experts"}})

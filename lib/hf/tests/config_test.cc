@@ -385,7 +385,7 @@ TEST(ModelConfig, both_spellings_can_be_written) {
   const std::string llama3 = R"("rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                 "original_max_position_embeddings": 16)";
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"})
-    for (const std::string& scaling : {std::string(), std::string(R"("rope_type": "linear", "factor": 8.0)"), llama3}) {
+    for (const std::string& scaling : {std::string(), std::string(R"("type": "linear", "factor": 8.0)"), llama3}) {
       const std::string text = R"({"model_type": ")" + std::string(family) + R"(", "torch_dtype": "float16",
           "transformers_version": "4.35.2", "rope_theta": 5e5, "rope_scaling": )" +
                                (scaling.empty() ? "null" : "{" + scaling + "}") + "}";

@@ -138,7 +138,8 @@ json::Value to_json(const ModelConfig& config);
 
 /// Adds to the object of to_json() what transformers 4 reads instead, so that both versions compute the same model:
 /// `torch_dtype`, `rope_theta` and `rope_scaling` beside `dtype` and `rope_parameters`, and the number of experts under
-/// both names. Sets `transformers_version` to 5.0.0: under an older one, either version warns of a defect in tokenizers
+/// both names. A linear `rope_scaling` has `type` and `factor` alone, the only form before 4.43. Sets
+/// `transformers_version` to 5.0.0: under an older one, either version warns of a defect in tokenizers
 /// of Mistral, whose files it does not read as they are. parse_config reads the result to the same model.
 /// Source: transformers 4.57.6 and 5.23, configuration_utils.py, modeling_rope_utils.py and the tokenizers' base class.
 void add_version_4_keys(json::Object& config);
