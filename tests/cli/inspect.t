@@ -337,12 +337,12 @@ bad "MX scales" "mx.h5: holds FP8 codes with MX scales, .* fp8-quantize mx.h5 --
 bad "a missing checkpoint" "none.h5: " none.h5 $data
 bad "MX scales and all recipes" "mx.h5: holds FP8 codes with MX scales" mx.h5 $data -q --recipe all
 bad "data as a checkpoint" "d.h5: " d.h5 $data
-bad "an unknown recipe" "--recipe: 'fast' is not one of tensorwise, " m.h5 $data --recipe rowwise,fast
+bad "an unknown recipe" "--recipe: 'fast' is not one of all, tensorwise, " m.h5 $data --recipe rowwise,fast
 bad "one copy of weights and another recipe than rowwise" "--rowwise-single-copy: needs --precision fp8 and --recipe rowwise" m.h5 $data -q --recipe tensorwise,current --rowwise-single-copy
 ok "in a list of recipes, rowwise has one copy" fp8-inspect m.h5 $data -q --recipe tensorwise,rowwise --rowwise-single-copy --json
 grep '"recipe":"rowwise"' out >listed && fp8-inspect m.h5 $data -q --recipe rowwise --rowwise-single-copy --json >alone
 is "its records are those of rowwise alone" "$(without_time listed)" "$(without_time alone)"
-bad "an empty recipe" "--recipe: '' is not one of tensorwise" m.h5 $data --recipe ""
+bad "an empty recipe" "--recipe: '' is not one of all, tensorwise" m.h5 $data --recipe ""
 bad "layers that match nothing" "--layers: nothing: matches no linear in FP8" m.h5 $data --layers nothing
 bad "a batch larger than the file" "d.h5: 131 sequences of 32 tokens, fewer than a batch of 1000" m.h5 --data d.h5 --seq-length 32 --batch-size 1000
 bad "a recommendation without an output" "--recommend: needs --output FILE" m.h5 $data --recommend 1

@@ -174,7 +174,12 @@ void parse_config(const Command& command, const json::Value& config, Arguments& 
   for (const auto& [key, value] : config.as_object()) {
     const std::string label = name + ": \"" + excerpt(key) + "\"";
     const Flag* flag = find_flag(command.flags, key);
-    if (flag == nullptr) throw Error(label + ": unknown name");
+    if (flag == nullptr) {
+      std::vector<std::string> names;
+      for (const Flag& f : command.flags)
+        if (f.in_config) names.push_back(f.name);
+      throw Error(label + ": unknown name" + did_you_mean(key, names));
+    }
     if (!flag->in_config) throw Error(label + ": can be set only on the command line");
     if (value.is_null()) continue;
     Arguments::Given given{.values = {}, .by_user = false};

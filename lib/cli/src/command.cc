@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "flags.h"
 #include "fp8/base/error.h"
@@ -22,7 +23,37 @@ Flag common(Flag flag) {
   return flag;
 }
 
+// Levenshtein distance.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates, const std::string& before) {
+  constexpr std::size_t kLongestName = 64;
+  if (name.size() < 2 || name.size() > kLongestName) return "";
+  std::string nearest;
+  std::size_t best = name.size() / 3 + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t d = candidate.starts_with(name) ? 1 : distance(name, candidate);
+    if (d > best || (d == best && !nearest.empty())) continue;
+    best = d;
+    nearest = candidate;
+  }
+  return nearest.empty() ? "" : " (did you mean " + before + nearest + "?)";
+}
 
 const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name) {
   const auto at = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cxxopts.hpp>
 #include <iterator>
-#include <numeric>
 
 #include "flags.h"
 #include "fp8/base/error.h"
@@ -17,37 +16,14 @@
 namespace fp8::cli {
 namespace {
 
-// Levenshtein distance.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void throw_unknown(const Command& command, const std::string& word) {
-  const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
-  constexpr std::size_t kLongestName = 64;
-  std::string nearest;
-  std::size_t best = name.size() / 3 + 1;
+  std::vector<std::string> names;
   for (const Flag& f : command.flags) {
-    if (name.size() < 2 || name.size() > kLongestName) break;
-    for (const std::string& candidate : {f.name, f.kind == FlagKind::toggle ? "no-" + f.name : f.name}) {
-      const std::size_t d = candidate.starts_with(name) ? 1 : distance(name, candidate);
-      if (d > best || (d == best && !nearest.empty())) continue;
-      best = d;
-      nearest = candidate;
-    }
+    names.push_back(f.name);
+    if (f.kind == FlagKind::toggle) names.push_back("no-" + f.name);
   }
-  throw Error(word + ": unknown flag" + (nearest.empty() ? "" : " (did you mean --" + nearest + "?)"));
+  const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  throw Error(word + ": unknown flag" + did_you_mean(name, names, "--"));
 }
 
 // Normalizes words to `--name`, `--no-name`, `--name=value` and positionals.

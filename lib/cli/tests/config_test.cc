@@ -49,7 +49,8 @@ TEST(Config, ADefaultIsNotGiven) {
 
 TEST(Config, RefusesWithTheName) {
   EXPECT_EQ(config_refusal("[]"), "c.json: expected an object of flags, found array");
-  EXPECT_EQ(config_refusal(R"({"stesp": 1})"), "c.json: \"stesp\": unknown name");
+  EXPECT_EQ(config_refusal(R"({"stesp": 1})"), "c.json: \"stesp\": unknown name (did you mean steps?)");
+  EXPECT_EQ(config_refusal(R"({"unlike": 1})"), "c.json: \"unlike\": unknown name");
   EXPECT_EQ(config_refusal(R"({"help": true})"), "c.json: \"help\": can be set only on the command line");
   EXPECT_EQ(config_refusal(R"({"steps": "7"})"), "c.json: \"steps\": expected an integer, found string");
   EXPECT_EQ(config_refusal(R"({"steps": 7.0})"), "c.json: \"steps\": expected an integer, found number");

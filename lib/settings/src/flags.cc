@@ -86,6 +86,8 @@ PrecisionSide precision_side(const std::string& flag, const std::string& list) {
 // The recipes to compute: the names in the last value of --recipe that has some, where `all` is every recipe that the
 // other settings allow; and GLOB=NAME of all values. bf16 is one of them if `plain`.
 void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
+  std::vector<std::string> lists{"all"};
+  if (plain) lists.emplace_back(kPlainRecipe);
   const bool hopper = c.precision.accumulation != gemm::Accumulation::f32;
   for (const std::string& list : a.list("recipe")) {
     std::vector<std::string> names;
@@ -94,10 +96,8 @@ void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
         c.all_recipes = true;
         for (const quant::Recipe& r : quant::recipes())
           if (!(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
-      } else if (plain && part == kPlainRecipe) {
-        names.push_back(part);
       } else if (!add_linear_recipe(part, c.precision)) {
-        names.push_back(known_recipe(part));
+        names.push_back(known_recipe(part, "recipe", lists));
       }
     }
     if (!names.empty()) c.recipes = std::move(names);

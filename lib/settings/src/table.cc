@@ -437,7 +437,8 @@ void read_changes(const Arguments& a, RunConfig& c) {
     if (std::ranges::find(known, c.change.back()) != known.end()) continue;
     std::string all;
     for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
-    throw Error(cli::flag_name("change") + ": '" + excerpt(c.change.back()) + "' is not one of " + all);
+    throw Error(cli::flag_name("change") + ": '" + excerpt(c.change.back()) + "' is not one of " + all +
+                cli::did_you_mean(c.change.back(), known));
   }
 }
 

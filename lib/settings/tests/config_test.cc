@@ -226,8 +226,9 @@ TEST(Flags, ChangesAreNamedByFlags) {
   const std::string list =
       "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, decay-steps, "
       "weight-decay, betas, eps, clip, master, moments, aux-loss, z-loss, lora-dropout, template, steps";
-  for (const char* name : {"rate", "model", "", "zero"})
+  for (const char* name : {"norm", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
+  EXPECT_EQ(refusal({"--change=templates"}), "--change: 'templates' " + list + " (did you mean template?)");
 }
 
 std::string unused(std::vector<std::string> words, const std::vector<std::string>& recipes) {

@@ -65,6 +65,11 @@ struct Command {
 /// A flag as messages name it: "--lr" for "lr".
 inline std::string flag_name(std::string_view name) { return "--" + std::string(name); }
 
+/// " (did you mean X?)" with the name among `candidates` that is nearest to a misspelt one, after `before`; empty if
+/// none is near.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
+                         const std::string& before = "");
+
 /// `command` with the flags that every tool has: help, version, quiet, verbose, completion. Idempotent.
 Command with_common(Command command);
 
