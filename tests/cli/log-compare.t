@@ -20,12 +20,12 @@ linears in FP8 - 96 %
 all FLOPs in FP8 - 88 %"
 p=p1.jsonl,p2.jsonl,p3.jsonl q=q1.jsonl,q2.jsonl,q3.jsonl r=r1.jsonl,r2.jsonl,r3.jsonl
 ok "several pairs" fp8-log --compare $p $q
-is "show them for each side" "$(cells '^([AB]|side) (bf16|fp8|precision|tokens/s|0)')" "side precision linears in FP8 all FLOPs in FP8
-A bf16 - -
-B fp8 tensorwise, emulated 96 % 88 %
+is "show them for each side" "$(cells '^([AB]: [pq]|side) (bf16|fp8|precision|tokens/s|0)')" "side precision linears in FP8 all FLOPs in FP8
+A: p bf16 - -
+B: q fp8 tensorwise, emulated 96 % 88 %
 side precision tokens/s
-A bf16 1 x
-B fp8 tensorwise, emulated 0.805 x, emulated"
+A: p bf16 1 x
+B: q fp8 tensorwise, emulated 0.805 x, emulated"
 ok "three sides" fp8-log --compare $r $p $q
 is "too; FP8 that is not emulated has its speed" "$(cells '^[pqr] .* x')" "r fp8 rowwise 1 x
 p bf16 1.24 x
@@ -71,10 +71,20 @@ import json
 r = json.load(open("out"))
 print(r["side_a"], r["side_b"], len(r["pairs"]), r["pairs"][0]["a"]["name"], r["pairs"][0]["b"]["name"], r["gap"])')" \
   "lr=2e-3 lr=1e-3 9 p_lr=2e-3_seed=1 p_lr=1e-3_seed=1 0.0"
+is "each seed counts once in the interval, and each pair is there" "$(python3 -c '
+import json
+r = json.load(open("out"))
+print(r["seeds"], len(r["pairs"]))')" "3 9"
 is "runs without the setting are left out" "$(cat err)" "fp8-log: swept/q_seed=7: has no lr, so it is left out
 fp8-log: swept/p_lr=1e-3_seed=4: has no steps, so it is left out"
+fp8-log --compare swept --by lr -q >seeds
+says "which the text says" ' \(95 % interval over 3 seeds, of 9 pairs\)' cat seeds
+is "the table of sides has their names" "$(grep -o '^[AB]: lr=[12]e-3 ' seeds | sort -u | tr -d '\n')" "A: lr=2e-3 B: lr=1e-3 "
+fp8-log --compare swept -q >seeds
+is "a table of several sides has the number of seeds" "$(grep -c '^[pr]  *6 of 3 seeds ' seeds)" 2
+is "the table of settings says whose values it has" "$(grep '^side  *setting' seeds | tr -s ' ')" "side setting that differs in q in the side"
 rm -f swept/*/sweep.json
-is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +[0-9]* +3' | cut -c 1 | tr '\n' ' ')" "p q r "
+is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +(6 of 3 seeds)? +3' | cut -c 1 | tr '\n' ' ')" "p q r "
 is "values as numbers" "$(fp8-log --compare swept --by lr --json -q | field side_a)" "lr=1e-3"
 says "a plot too" '>p<' sh -c 'fp8-log --compare swept -q --plot loss -o swept.svg && cat swept.svg'
 says "a setting that does not differ" '^fp8-log: swept: its runs do not differ in clip; they differ in side, lr, seed$' fp8-log --compare swept --by clip

@@ -18,8 +18,8 @@ steps.jsonl 2.5000 3.75 0.5 1.5 0.5 2 -"
 sed 's/"aux_loss":[0-9.]*,"z_loss":[0-9.]*,//' steps.jsonl >plain.jsonl
 for side in steps plain; do sed '1i {"type":"run","config":{"seed":7}}' $side.jsonl >$side-7.jsonl; sed '1i {"type":"run","config":{"seed":8}}' $side.jsonl >$side-8.jsonl; done
 is "so has a comparison of pairs for each side" "$(fp8-log --compare plain-7.jsonl,plain-8.jsonl steps-7.jsonl,steps-8.jsonl | tr -s ' ' | grep -A3 '^side' | grep -v ─)" "side aux loss z loss max load idle passes
-A - - 1.5 0.5 2
-B 3.75 0.5 1.5 0.5 2"
+A: plain - - 1.5 0.5 2
+B: steps 3.75 0.5 1.5 0.5 2"
 is "and one of several sides" "$(fp8-log --compare plain.jsonl steps.jsonl steps-7.jsonl | tr -s ' ' | grep -A4 '^side aux' | grep -v ─)" "side aux loss z loss max load idle passes
 plain - - 1.5 0.5 2
 steps 3.75 0.5 1.5 0.5 2

@@ -315,7 +315,7 @@ for e in svg png; do
 done
 ok "a plot of a comparison" fp8-log --compare a1.jsonl,a2.jsonl,a3.jsonl b1.jsonl,b2.jsonl,b3.jsonl --plot loss --gate 0.01 -o pairs.svg
 says "has a panel for the gap and its band" '<text>95 % interval over 3 pairs</text>' cat pairs.svg
-says "and in the terminal" '^gap   \. 0   - 2 x step noise   \* B - A$' fp8-log --compare a1.jsonl b1.jsonl --plot loss
+says "and in the terminal" '^gap   \. 0   - 2 x step noise   \* b1 - a1$' fp8-log --compare a1.jsonl b1.jsonl --plot loss
 status "a gate that is not met gives status 1 with --plot too" 1 fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.0000001 --plot loss -o gate.svg
 says "the plot is written" '</svg>' tail -2 gate.svg
 says "the verdict is printed with --plot" '^gate not met: ' fp8-log --compare run-a.jsonl run-b.jsonl --gate 0.0000001 --plot loss -o gate.svg --force

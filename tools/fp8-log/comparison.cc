@@ -218,14 +218,17 @@ std::string same_run_text(const PairedComparison& c) {
          ", which shows nothing\n";
 }
 
+// Whether each pair has a seed of its own, so that all pairs are independent.
+bool has_own_seeds(const PairedComparison& c) { return c.seed_count == c.pairs.size(); }
+
 // A sentence about the noise of the gap.
 std::string noise_text(const PairedComparison& c) {
   if (!c.gap || c.interval) return "";
   const std::string steps = c.step_noise ? "step noise: \u00b1 " + nats(*c.step_noise) +
                                                " nats (standard error over the steps within the runs)\n"
                                          : "step noise: unknown (one point)\n";
-  return steps + "noise between runs: unknown from " + counted(c.pairs.size(), "pair") + " of runs; " +
-         std::to_string(log::kEnoughPairs) + " or more give an interval\n";
+  return steps + "noise between runs: unknown from " + log::interval_basis(c.seed_count, c.pairs.size()) + " of runs; " +
+         std::to_string(log::kEnoughPairs) + (has_own_seeds(c) ? "" : " seeds") + " or more give an interval\n";
 }
 
 // The runs that diverged, so that no gate is met; empty if none did.
@@ -239,17 +242,18 @@ std::string diverged_text(const PairedComparison& c) {
   return names.empty() ? "" : "diverged: " + names;
 }
 
-// "+0.0102 ± 0.0131 nats", and over how many pairs.
+// "+0.0102 ± 0.0131 nats", and over how many pairs or seeds.
 std::string gap_and_interval(const PairedComparison& c, const std::optional<double>& gap,
                              const std::optional<double>& interval) {
   if (!interval) return signed_nats(*gap) + " nats";
   return signed_nats(*gap) + " \u00b1 " + nats(*interval) + " nats (95 % interval over " +
-         counted(c.pairs.size(), "pair") + ")";
+         log::interval_basis(c.seed_count, c.pairs.size()) + ")";
 }
 
-std::string more_text(const std::optional<std::size_t>& more, const std::string& what) {
-  return more ? "about " + counted(*more, "more pair") + " would " + what
-              : "more than " + std::to_string(log::kMostPairs) + " pairs would be needed to " + what;
+std::string more_text(const PairedComparison& c, const std::optional<std::size_t>& more, const std::string& what) {
+  const std::string unit = has_own_seeds(c) ? "pair" : "seed";
+  return more ? "about " + counted(*more, "more " + unit) + " would " + what
+              : "more than " + std::to_string(log::kMostPairs) + " " + unit + "s would be needed to " + what;
 }
 
 // How many more pairs would show a gap where the interval includes 0: that of the gate, without one the mean gap.
@@ -259,7 +263,7 @@ std::string includes_zero_text(const PairedComparison& c, double gap, double int
   const std::string of_size = "a gap of " + (gated ? format_short(wanted, 4) : nats(wanted));
   if (wanted == 0) return "cannot tell";
   if (interval < wanted) return "cannot tell; " + of_size + " would have shown";
-  return "cannot tell; " + more_text(log::more_pairs(interval, c.pairs.size(), wanted), "show " + of_size);
+  return "cannot tell; " + more_text(c, log::more_pairs(interval, c.seed_count, wanted), "show " + of_size);
 }
 
 // Whether the interval of a gap excludes 0.
@@ -299,7 +303,7 @@ std::string verdict_text(const PairedComparison& c, std::optional<double> gate, 
       break;
   }
   return style.yellow("cannot tell") + of_gap + " is partly within " + limit + "; " +
-         more_text(pairs_to_gate(c, *gate), "decide");
+         more_text(c, pairs_to_gate(c, *gate), "decide");
 }
 
 // Whether an interval excludes 0.
@@ -348,6 +352,12 @@ std::optional<double> mean_over(const PairedComparison& c, std::optional<double>
   return sum / static_cast<double>(c.pairs.size());
 }
 
+// "3", or "9 of 3 seeds".
+std::string pairs_cell(const PairedComparison& c) {
+  const std::string pairs = std::to_string(c.pairs.size());
+  return has_own_seeds(c) ? pairs : pairs + " of " + counted(c.seed_count, "seed");
+}
+
 // A row per side.
 std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
                                  const LossOfSides& loss) {
@@ -357,7 +367,7 @@ std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<con
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
     const PairedComparison& c = comparisons[k];
     const std::optional<double>&gap = c.*loss.mean, &interval = c.*loss.interval;
-    rows.push_back({terminal_safe(sides[k + 1].name), std::to_string(c.pairs.size()),
+    rows.push_back({terminal_safe(sides[k + 1].name), pairs_cell(c),
                     loss_text(mean_over(c, loss.of_b)), gap_text(gap), interval ? "\u00b1 " + nats(*interval) : "-",
                     zero_cell(gap, interval)});
   }
@@ -367,7 +377,7 @@ std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<con
 // The settings in which sides differ from the first, a row for each value of a side.
 std::string settings_table(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
                            const Page& page) {
-  std::vector<Row> rows = {{"side", "setting that differs", terminal_safe(sides.front().name), "side"}};
+  std::vector<Row> rows = {{"side", "setting that differs", "in " + terminal_safe(sides.front().name), "in the side"}};
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
     for (const log::Difference& d : comparisons[k].differences) {
       rows.push_back({terminal_safe(sides[k + 1].name), terminal_safe(d.name), terminal_safe(d.a), terminal_safe(d.b)});
@@ -376,11 +386,17 @@ std::string settings_table(std::span<const log::Side> sides, std::span<const Pai
   return rows.size() == 1 ? "" : "\n" + table(rows, page, 2);
 }
 
+// "A: bf16": the letter of a side in the other tables, and its name if it has one.
+std::string lettered(const std::string& letter, const std::string& name) {
+  return name == letter ? letter : letter + ": " + name;
+}
+
 }  // namespace
 
-std::string comparison(const PairedComparison& c, std::optional<double> gate, const Page& page) {
+std::string comparison(const PairedComparison& c, std::span<const log::Side> sides, std::optional<double> gate,
+                       const Page& page) {
   const bool one = c.pairs.size() == 1;
-  const std::array<std::string, 2> names{"A", "B"};
+  const std::array<std::string, 2> names{lettered("A", sides[0].name), lettered("B", sides[1].name)};
   const std::array runs{runs_of(c, &Comparison::a), runs_of(c, &Comparison::b)};
   const std::string tables = table(one ? comparison_rows(c.pairs.front()) : comparison_rows(c), page, one ? 1 : 2) +
                              (one || !evaluated(c) ? "" : "\n" + table(evaluation_rows(c), page, 2)) +

@@ -20,8 +20,9 @@ std::string summaries(std::span<const log::Summary> summaries, const Page& page)
 std::string overview(const log::Overview& overview, const Page& page);
 
 /// A table of a pair of runs, or of several pairs, the settings that differ, what is known of the noise, and the
-/// verdict.
-std::string comparison(const log::PairedComparison& comparison, std::optional<double> gate, const Page& page);
+/// verdict. `sides` are A and B.
+std::string comparison(const log::PairedComparison& comparison, std::span<const log::Side> sides,
+                       std::optional<double> gate, const Page& page);
 
 /// Tables with a row for each of three sides or more: the training and the evaluation loss with its gap to the first
 /// side, speed, memory, the settings that differ; then a line for each side with its verdict.

@@ -150,7 +150,7 @@ int compare(const cli::Arguments& arguments) {
       out.json(record);
     }
   } else if (comparisons.size() == 1) {
-    out.text(report::comparison(comparisons.front(), gate, page_of_stdout()));
+    out.text(report::comparison(comparisons.front(), all.sides, gate, page_of_stdout()));
   } else {
     out.text(report::comparisons(all.sides, comparisons, gate, page_of_stdout()));
   }

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "fp8/log/compare.h"
 #include "fp8/log/picture.h"
 #include "points.h"
+#include "seed.h"
 #include "statistics.h"
 
 namespace fp8::log {
@@ -23,23 +25,11 @@ Mean mean_at(const std::vector<Mean>& means, double x) {
   return {x, std::lerp((at - 1)->y, at->y, share), std::lerp((at - 1)->error, at->error, share)};
 }
 
-// Half the width of the band at a point, from the pairs' means there.
-double half_width(const std::vector<Mean>& means) {
-  std::vector<double> gaps;
-  double variance = 0;
-  for (const Mean& m : means) {
-    gaps.push_back(m.y);
-    variance += m.error * m.error;
-  }
-  if (means.size() >= kEnoughPairs) return mean_interval(gaps).value_or(kNan);
-  return 2 * std::sqrt(variance) / static_cast<double>(means.size());
+std::string band_name(std::size_t seeds, std::size_t pairs) {
+  return seeds >= kEnoughPairs ? "95 % interval over " + interval_basis(seeds, pairs) : "2 x step noise";
 }
 
-std::string band_name(std::size_t pairs) {
-  return pairs >= kEnoughPairs ? "95 % interval over " + std::to_string(pairs) + " pairs" : "2 x step noise";
-}
-
-plot::GapCurve curve_of(const std::vector<std::vector<Mean>>& pairs) {
+plot::GapCurve curve_of(const std::vector<std::vector<Mean>>& pairs, const SeedGroups& groups) {
   plot::GapCurve gap;
   double first = pairs.front().front().x, last = pairs.front().back().x;
   for (const std::vector<Mean>& pair : pairs) {
@@ -48,13 +38,16 @@ plot::GapCurve curve_of(const std::vector<std::vector<Mean>>& pairs) {
   }
   for (const Mean& place : pairs.front()) {
     if (place.x < first || place.x > last) continue;
-    std::vector<Mean> means;
-    double sum = 0;
+    std::vector<double> gaps, errors;
     for (const std::vector<Mean>& pair : pairs) {
-      means.push_back(mean_at(pair, place.x));
-      sum += means.back().y;
+      const Mean at = mean_at(pair, place.x);
+      gaps.push_back(at.y);
+      errors.push_back(at.error);
     }
-    const double mean = sum / static_cast<double>(pairs.size()), half = half_width(means);
+    const std::vector<double> means = seed_means(gaps, groups);
+    const double mean = std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size());
+    const double half = means.size() >= kEnoughPairs ? mean_interval(means).value_or(kNan)
+                                                     : 2 * error_of_seed_means(errors, groups);
     gap.mean.push_back({place.x, mean});
     gap.low.push_back({place.x, mean - half});
     gap.high.push_back({place.x, mean + half});
@@ -103,12 +96,16 @@ plot::Picture comparison_picture(std::span<const Side> sides, const std::string&
     add_curves(p, b, k, order_b, metric);
     if (metric == kEvalLoss) continue;
     std::vector<std::vector<Mean>> pairs;
-    for (const auto& [i, j] : pairing.pairs)
+    std::vector<std::string> seeds;
+    for (const auto& [i, j] : pairing.pairs) {
       pairs.push_back(means_of(Points(gap_of(a.runs[i], b.runs[j], metric), metric, true)));
-    panel.curves.push_back(curve_of(pairs));
-    panel.curves.back().name = sides.size() == 2 ? "B - A" : b.name + " - " + a.name;
+      seeds.push_back(common_seed(a.runs[i], b.runs[j]));
+    }
+    const SeedGroups groups = group_by_seed(seeds);
+    panel.curves.push_back(curve_of(pairs, groups));
+    panel.curves.back().name = b.name + " - " + a.name;
     panel.curves.back().style = k;
-    const std::string band = band_name(pairs.size());
+    const std::string band = band_name(groups.size(), pairs.size());
     panel.band_name = k == 1 || panel.band_name == band ? band : "95 % interval, or 2 x step noise";
   }
   name_sides(sides, p);

@@ -100,8 +100,6 @@ std::string beginning(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string seed_of(const Run& run) { return setting_text(run, "seed").value_or(""); }
-
 Pairing pairs_of(std::span<const Run> a, std::span<const Run> b) {
   Pairing pairing;
   const auto unknown = [](const Run& run) { return run.settings.empty() && run.key.empty(); };

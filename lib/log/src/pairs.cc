@@ -26,25 +26,28 @@ std::optional<double> geometric_mean(const std::vector<Comparison>& pairs, std::
   return std::exp(sum / static_cast<double>(pairs.size()));
 }
 
-// The mean of a figure over the pairs and half of its interval; nullopt when a pair lacks it, and below kEnoughPairs.
+// The mean of a figure over the seeds and half of its interval; nullopt when a pair lacks it, and below kEnoughPairs
+// seeds.
 std::pair<std::optional<double>, std::optional<double>> mean_of(const std::vector<Comparison>& pairs,
+                                                                const SeedGroups& groups,
                                                                 std::optional<double> Comparison::*figure) {
   std::vector<double> values;
   for (const Comparison& c : pairs) {
     if (!(c.*figure)) return {};
     values.push_back(*(c.*figure));
   }
-  return {mean(values), values.size() >= kEnoughPairs ? mean_interval(values) : std::nullopt};
+  const std::vector<double> means = seed_means(values, groups);
+  return {mean(means), means.size() >= kEnoughPairs ? mean_interval(means) : std::nullopt};
 }
 
 // The standard error of the mean gap from the steps within the runs.
-std::optional<double> step_noise_of(const std::vector<Comparison>& pairs) {
-  double variance = 0;
+std::optional<double> step_noise_of(const std::vector<Comparison>& pairs, const SeedGroups& groups) {
+  std::vector<double> errors;
   for (const Comparison& c : pairs) {
     if (!c.gap || !c.gap_standard_error) return std::nullopt;
-    variance += *c.gap_standard_error * *c.gap_standard_error;
+    errors.push_back(*c.gap_standard_error);
   }
-  return std::sqrt(variance) / static_cast<double>(pairs.size());
+  return error_of_seed_means(errors, groups);
 }
 
 // A record of what a side was computed in.
@@ -139,8 +142,7 @@ PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
   for (const std::size_t i : pairing.alone_b) all.unpaired.push_back(b[i].name);
   for (const auto& [i, j] : pairing.pairs) {
     all.pairs.push_back(compare(a[i], b[j]));
-    const std::string seed = seed_of(a[i]);
-    all.seeds.push_back(seed == seed_of(b[j]) ? seed : "");
+    all.seeds.push_back(common_seed(a[i], b[j]));
     for (const Run* run : {&a[i], &b[j]}) {
       if (run->settings.empty()) all.unknown.push_back(run->name);
     }
@@ -153,12 +155,19 @@ PairedComparison compare(std::span<const Run> a, std::span<const Run> b) {
   std::vector<const Summary*> runs_a, runs_b;
   for (const Comparison& p : all.pairs) runs_a.push_back(&p.a), runs_b.push_back(&p.b);
   all.a = computed_in(runs_a), all.b = computed_in(runs_b);
-  std::tie(all.gap, all.interval) = mean_of(all.pairs, &Comparison::gap);
-  std::tie(all.eval_gap, all.eval_interval) = mean_of(all.pairs, &Comparison::eval_gap);
-  all.step_noise = step_noise_of(all.pairs);
+  const SeedGroups groups = group_by_seed(all.seeds);
+  all.seed_count = groups.size();
+  std::tie(all.gap, all.interval) = mean_of(all.pairs, groups, &Comparison::gap);
+  std::tie(all.eval_gap, all.eval_interval) = mean_of(all.pairs, groups, &Comparison::eval_gap);
+  all.step_noise = step_noise_of(all.pairs, groups);
   all.speedup = geometric_mean(all.pairs, &Comparison::speedup);
   all.memory_ratio = geometric_mean(all.pairs, &Comparison::memory_ratio);
   return all;
+}
+
+std::string interval_basis(std::size_t seeds, std::size_t pairs) {
+  const std::string of_pairs = counted(pairs, "pair");
+  return seeds == pairs ? of_pairs : counted(seeds, "seed") + ", of " + of_pairs;
 }
 
 std::optional<double> mean_interval(std::span<const double> values) {
@@ -185,12 +194,12 @@ std::optional<std::size_t> more_pairs(double interval, std::size_t pairs, double
 std::optional<std::size_t> pairs_to_tell(const PairedComparison& c, const std::optional<double>& gap,
                                          const std::optional<double>& interval) {
   if (!gap || !interval || std::abs(*gap) > *interval) return std::nullopt;
-  return more_pairs(*interval, c.pairs.size(), std::abs(*gap));
+  return more_pairs(*interval, c.seed_count, std::abs(*gap));
 }
 
 std::optional<std::size_t> pairs_to_gate(const PairedComparison& c, double nats) {
   if (!c.interval || verdict(c, nats) != Verdict::cannot_tell) return std::nullopt;
-  return more_pairs(*c.interval, c.pairs.size(), std::abs(std::abs(*c.gap) - nats));
+  return more_pairs(*c.interval, c.seed_count, std::abs(std::abs(*c.gap) - nats));
 }
 
 Verdict verdict(const PairedComparison& c, double nats) {
@@ -229,6 +238,7 @@ json::Value record(const PairedComparison& c, std::optional<double> gate) {
   for (const auto& [key, value] : all) out.set(key, value);
   out.set("sides", json::object({{"a", computed_record(c.a)}, {"b", computed_record(c.b)}}));
   out.set("pairs", std::move(pairs));
+  out.set("seeds", c.seed_count);
   out.set("gap", or_null(c.gap));
   out.set("gap_interval", ends(c.gap, c.interval));
   out.set("gap_standard_error", or_null(c.step_noise));

@@ -107,6 +107,23 @@ TEST(GapPanel, IntervalOfThreePairs) {
   EXPECT_NE(drawn.find("<text>gate</text>"), std::string::npos);
 }
 
+// Pairs of one seed are one observation of the band: the mean gaps of the seeds are 0.1, 0.2 and 0.3.
+TEST(GapPanel, IntervalOverSeeds) {
+  std::vector<Log> a, b;
+  for (int seed = 1; seed <= 3; ++seed) {
+    for (const double gap : {0.1 * seed - 0.05, 0.1 * seed + 0.05}) {
+      a.push_back(falling(seed, 0));
+      b.push_back(falling(seed, gap));
+      a.back().key = b.back().key = std::to_string(seed) + "_" + std::to_string(gap);
+    }
+  }
+  const Picture p = comparison_picture(sides(a, b), "loss", std::nullopt);
+  EXPECT_EQ(p.gap->band_name, "95 % interval over 3 seeds, of 6 pairs");
+  const GapCurve& curve = p.gap->curves.at(0);
+  for (std::size_t i = 0; i < curve.mean.size(); ++i)
+    EXPECT_NEAR(curve.high[i].y - curve.low[i].y, 2 * 0.1 * 4.30265 / std::sqrt(3.0), 1e-4);
+}
+
 // A pair whose losses are not finite for a while has no gap there, whichever the order of the sides.
 TEST(GapPanel, NoMeanBesideALossThatIsNotFinite) {
   const auto run = [](int seed, int from, int to, int offset) {

@@ -91,6 +91,46 @@ TEST(Pairs, VerdictOfThreePairs) {
   EXPECT_EQ(verdict(gaps({"0", "-0.0625", "-0.125"}), 0.875), Verdict::not_met);
 }
 
+// A seed for each loss, with three pairs: that of model "m" has this loss on side B, the others have a gap of 0.5.
+PairedComparison threefold(const std::vector<std::string>& losses) {
+  std::vector<Log> a, b;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    for (const char* model : {"m", "n", "o"}) {
+      a.push_back(seeded(static_cast<int>(i), "1", model));
+      b.push_back(seeded(static_cast<int>(i), *model == 'm' ? losses[i] : "1.5", model));
+    }
+  }
+  return compare(a, b);
+}
+
+// Pairs of one seed are one observation: the mean gaps of the seeds are 0.25, 0.5 and 0.75.
+TEST(Pairs, PairsOfOneSeedCountOnce) {
+  const PairedComparison c = threefold({"0.75", "1.5", "2.25"});
+  ASSERT_EQ(c.pairs.size(), 9U);
+  EXPECT_EQ(c.seed_count, 3U);
+  EXPECT_EQ(c.gap, 0.5);
+  EXPECT_NEAR(*c.interval, 0.25 * 4.30265 / std::sqrt(3.0), 1e-5);  // 0.621
+  EXPECT_EQ(pairs_to_tell(c, c.gap, c.interval), 1U);               // 0.25 x 3.18245 / 2 < 0.5
+  EXPECT_EQ(verdict(c, 1.0), Verdict::cannot_tell);
+  EXPECT_EQ(pairs_to_gate(c, 1.0), 1U);
+  const json::Value r = record(c, std::nullopt);
+  EXPECT_EQ(r.as_object().at("seeds").as_int(), 3);
+  EXPECT_EQ(r.as_object().at("pairs").as_array().size(), 9U);
+  EXPECT_EQ(interval_basis(3, 9), "3 seeds, of 9 pairs");
+  EXPECT_EQ(interval_basis(3, 3), "3 pairs");
+  for (const PairedComparison& few : {threefold({"0.75"}), threefold({"0.75", "1.5"})}) {
+    EXPECT_GE(few.pairs.size(), kEnoughPairs);
+    EXPECT_EQ(few.interval, std::nullopt);
+  }
+}
+
+// Each seed has the same weight, whatever its number of pairs.
+TEST(Pairs, SeedsHaveEqualWeights) {
+  const std::vector<Log> a = runs_of(seeded(1, "1"), seeded(1, "1", "n"), seeded(2, "1"));
+  const std::vector<Log> b = runs_of(seeded(1, "1.25"), seeded(1, "1.75", "n"), seeded(2, "2"));
+  EXPECT_EQ(compare(a, b).gap, 0.75);
+}
+
 TEST(Pairs, OneOrTwoPairsDecideByTheGapAlone) {
   for (const PairedComparison& c : {gaps({"1.5"}), gaps({"1.25", "1.75"})}) {
     EXPECT_EQ(c.gap, 0.5);

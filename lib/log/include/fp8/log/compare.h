@@ -53,7 +53,7 @@ Comparison compare(const Run& a, const Run& b);
 /// Throws the Error of compare() if a run that was read with summary_metrics() cannot be compared with any other.
 void check_comparable(const Run& run);
 
-/// Fewest pairs from which the noise between runs is estimated.
+/// Fewest pairs of different seeds from which the noise between runs is estimated.
 inline constexpr std::size_t kEnoughPairs = 3;
 
 /// What the runs of a side were computed in.
@@ -78,10 +78,11 @@ struct PairedComparison {
   std::vector<std::string> unknown{};     ///< names of the runs whose logs have no settings
   std::vector<std::string> unpaired{};    ///< names of the runs without a partner, which are not compared
   std::vector<std::string> seeds{};       ///< seeds of the pairs; empty text for seeds that are unknown or differ
-  std::optional<double> gap{};            ///< mean of the pairs' gaps; nullopt when a pair has none
-  std::optional<double> interval{};       ///< half of the gap's 95 % interval; nullopt below kEnoughPairs pairs
-  std::optional<double> eval_gap{};       ///< mean of the pairs' eval_gap; nullopt when a pair has none
-  std::optional<double> eval_interval{};  ///< half of eval_gap's 95 % interval; nullopt below kEnoughPairs pairs
+  std::size_t seed_count = 0;             ///< different seeds of the pairs; each pair without a seed counts as one
+  std::optional<double> gap{};            ///< mean over the seeds of their pairs' mean gaps; nullopt if a pair has none
+  std::optional<double> interval{};       ///< half of the gap's 95 % interval; nullopt below kEnoughPairs seeds
+  std::optional<double> eval_gap{};       ///< the same mean of eval_gap; nullopt if a pair has none
+  std::optional<double> eval_interval{};  ///< half of eval_gap's 95 % interval; nullopt below kEnoughPairs seeds
   std::optional<double> step_noise{};     ///< standard error of `gap` from the steps within the runs
   std::optional<double> speedup{};        ///< geometric mean over the pairs
   std::optional<double> memory_ratio{};   ///< geometric mean over the pairs
@@ -105,8 +106,8 @@ Pairing pairs_of(std::span<const Run> a, std::span<const Run> b);
 /// several have it with its MODEL. Throws Error when there is none, or several.
 std::size_t partner_of(const Run& run, std::span<const Run> others);
 
-/// Compares each pair of pairs_of(); from three pairs on the intervals are those of Student's t distribution over the
-/// gaps of the pairs. Throws Error as compare() of two runs and as pairs_of().
+/// Compares each pair of pairs_of(); from three seeds on the intervals are those of Student's t distribution over the
+/// mean gaps of the pairs of each seed, since pairs that share a seed are not independent. Throws Error as compare() of two runs and as pairs_of().
 PairedComparison compare(std::span<const Run> a, std::span<const Run> b);
 
 /// The runs of a side of a comparison.
@@ -120,11 +121,14 @@ struct Side {
 /// the first.
 std::vector<std::string> side_names(std::span<const std::vector<std::string>> names_of_runs);
 
+/// "3 pairs", or "3 seeds, of 9 pairs" where seeds have several pairs: the observations of an interval.
+std::string interval_basis(std::size_t seeds, std::size_t pairs);
+
 /// Half of the 95 % interval of the mean of independent, normally distributed values; nullopt for fewer than two.
 /// Source: Student 1908.
 std::optional<double> mean_interval(std::span<const double> values);
 
-/// About how many more pairs narrow a 95 % interval of +-`interval` over `pairs` pairs to less than `distance`, if the
+/// About how many more pairs narrow a 95 % interval of +-`interval` over `pairs` independent pairs to less than `distance`, if the
 /// standard deviation of the gaps remains the same; nullopt if more than kMostPairs are needed in total.
 std::optional<std::size_t> more_pairs(double interval, std::size_t pairs, double distance);
 
@@ -139,11 +143,11 @@ enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
 /// diverged.
 Verdict verdict(const PairedComparison& comparison, double nats);
 
-/// About how many more pairs exclude 0 from the interval of `gap`; nullopt if it does, and as more_pairs().
+/// About how many more pairs, each of a new seed, exclude 0 from the interval of `gap`; nullopt if it does, and as more_pairs().
 std::optional<std::size_t> pairs_to_tell(const PairedComparison& comparison, const std::optional<double>& gap,
                                          const std::optional<double>& interval);
 
-/// About how many more pairs decide a gate that the interval cannot decide; nullopt if it can, and as more_pairs().
+/// About how many more pairs, each of a new seed, decide a gate that the interval cannot decide; nullopt if it can, and as more_pairs().
 std::optional<std::size_t> pairs_to_gate(const PairedComparison& comparison, double nats);
 
 /// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".
