@@ -87,7 +87,11 @@ rm -f swept/*/sweep.json
 is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +(6 of 3 seeds)? +3' | cut -c 1 | tr '\n' ' ')" "p q r "
 is "values as numbers" "$(fp8-log --compare swept --by lr --json -q | field side_a)" "lr=1e-3"
 says "a plot too" '>p<' sh -c 'fp8-log --compare swept -q --plot loss -o swept.svg && cat swept.svg'
-says "a setting that does not differ" '^fp8-log: swept: its runs do not differ in clip; they differ in side, lr, seed$' fp8-log --compare swept --by clip
+says "a name that is no setting of the sweep" '^fp8-log: swept: no setting of the sweep is named clip; its settings are side, lr, seed$' fp8-log --compare swept --by clip
+says "the seed, which pairs runs" '^fp8-log: --by seed: the seed pairs the runs of two sides, so its values cannot be compared$' fp8-log --compare swept --by seed
+says "the folder of a sweep without --compare" '^fp8-log: swept: contains no log.jsonl, but folders in it do: give swept/\*, or --compare swept, which compares the sides of a sweep$' fp8-log swept
+mkdir -p few/p_lr=1_seed=1 few/q_lr=1_seed=1 && cp p1.jsonl few/p_lr=1_seed=1/log.jsonl && cp q1.jsonl few/q_lr=1_seed=1/log.jsonl
+says "a setting that does not differ" '^fp8-log: few: its runs do not differ in lr; they differ in side$' fp8-log --compare few --by lr
 says "--by without a sweep" '^fp8-log: --by: needs the folder of a sweep$' fp8-log --compare $p $q --by lr
 says "--by without --compare" '^fp8-log: --by: only with --compare$' fp8-log swept --by lr
 done_testing

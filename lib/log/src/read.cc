@@ -16,6 +16,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/input.h"
 #include "fp8/log/run.h"
+#include "fp8/log/sweep_folder.h"
 #include "piece.h"
 
 namespace fp8::log {
@@ -99,7 +100,13 @@ std::string log_file(const std::string& path) {
   if (std::filesystem::exists(std::filesystem::path(path) / "manifest.json", ignored))
     throw Error(path + ": is a checkpoint, not a run; give the folder of its run, which contains " +
                 std::string(kLogFile));
-  throw Error(path + ": contains no " + std::string(kLogFile));
+  std::string reason = ": contains no " + std::string(kLogFile);
+  if (is_sweep_folder(path)) {
+    const std::string folder = path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+    reason += ", but folders in it do: give " + folder + "/*, or --compare " + folder +
+              ", which compares the sides of a sweep";
+  }
+  throw Error(path + reason);
 }
 
 std::string run_name(const std::string& path) {

@@ -80,18 +80,17 @@ struct Before {
   }
 };
 
-// The names of parts in which runs differ.
-std::string differing_parts(const std::vector<SweptRun>& runs) {
+// The names of the parts of runs: all, or those in which runs differ.
+std::string names_of_parts(const std::vector<SweptRun>& runs, bool all) {
   std::vector<std::pair<std::string, std::string>> first;
   std::vector<std::string> names;
   for (const SweptRun& run : runs)
     for (const auto& [name, value] : run.parts) {
       const auto known = std::ranges::find(first, name, &std::pair<std::string, std::string>::first);
-      if (known == first.end()) {
-        first.emplace_back(name, value);
-      } else if (known->second != value && std::ranges::find(names, name) == names.end()) {
-        names.push_back(name);
-      }
+      const bool fresh = known == first.end();
+      const bool wanted = fresh ? all : known->second != value;
+      if (fresh) first.emplace_back(name, value);
+      if (wanted && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   std::ranges::sort(names, {}, [](const std::string& name) { return std::pair(name != kBySide, name); });
   std::string list;
@@ -109,6 +108,7 @@ bool is_sweep_folder(const std::string& path) {
 }
 
 SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
+  if (by == "seed") throw Error("--by seed: the seed pairs the runs of two sides, so its values cannot be compared");
   std::vector<SweptRun> runs = runs_in(folder);
   std::ranges::sort(runs, Before{by});
   SweptSides all;
@@ -130,8 +130,12 @@ SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
     side->paths.push_back(run.path);
     side->keys.push_back(key);
   }
+  if (all.sides.empty() && by != kBySide)
+    throw Error(folder + ": no setting of the sweep is named " + excerpt(by) + "; its settings are " +
+                names_of_parts(runs, true));
   if (all.sides.size() < 2)
-    throw Error(folder + ": its runs do not differ in " + excerpt(by) + "; they differ in " + differing_parts(runs));
+    throw Error(folder + ": its runs do not differ in " + excerpt(by) + "; they differ in " +
+                names_of_parts(runs, false));
   return all;
 }
 

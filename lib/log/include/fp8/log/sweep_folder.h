@@ -29,7 +29,8 @@ bool is_sweep_folder(const std::string& path);
 
 /// Groups the runs of the sweep in `folder` that have a log by `by`, kBySide or the name of a setting. The sides are in
 /// the order of the sweep, which sweep.json of each run has; those without it come last, by value. Throws Error
-/// `folder: reason`, which lists the names, when the runs do not differ in `by`.
+/// `folder: reason`, which lists the names, when no run has a setting `by` or the runs do not differ in it, and for
+/// "seed", by which runs are paired.
 SweptSides sides_of_sweep(const std::string& folder, const std::string& by);
 
 }  // namespace fp8::log
