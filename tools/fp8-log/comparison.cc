@@ -227,8 +227,9 @@ std::string noise_text(const PairedComparison& c) {
   const std::string steps = c.step_noise ? "step noise: \u00b1 " + nats(*c.step_noise) +
                                                " nats (standard error over the steps within the runs)\n"
                                          : "step noise: unknown (one point)\n";
-  return steps + "noise between runs: unknown from " + log::interval_basis(c.seed_count, c.pairs.size()) + " of runs; " +
-         std::to_string(log::kEnoughPairs) + (has_own_seeds(c) ? "" : " seeds") + " or more give an interval\n";
+  return steps + "noise between runs: unknown from " + log::interval_basis(c.seed_count, c.pairs.size()) +
+         " of runs; " + std::to_string(log::kEnoughPairs) + (has_own_seeds(c) ? "" : " seeds") +
+         " or more give an interval\n";
 }
 
 // The runs that diverged, so that no gate is met; empty if none did.
@@ -367,9 +368,8 @@ std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<con
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
     const PairedComparison& c = comparisons[k];
     const std::optional<double>&gap = c.*loss.mean, &interval = c.*loss.interval;
-    rows.push_back({terminal_safe(sides[k + 1].name), pairs_cell(c),
-                    loss_text(mean_over(c, loss.of_b)), gap_text(gap), interval ? "\u00b1 " + nats(*interval) : "-",
-                    zero_cell(gap, interval)});
+    rows.push_back({terminal_safe(sides[k + 1].name), pairs_cell(c), loss_text(mean_over(c, loss.of_b)), gap_text(gap),
+                    interval ? "\u00b1 " + nats(*interval) : "-", zero_cell(gap, interval)});
   }
   return rows;
 }

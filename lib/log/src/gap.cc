@@ -46,8 +46,8 @@ plot::GapCurve curve_of(const std::vector<std::vector<Mean>>& pairs, const SeedG
     }
     const std::vector<double> means = seed_means(gaps, groups);
     const double mean = std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size());
-    const double half = means.size() >= kEnoughPairs ? mean_interval(means).value_or(kNan)
-                                                     : 2 * error_of_seed_means(errors, groups);
+    const double half =
+        means.size() >= kEnoughPairs ? mean_interval(means).value_or(kNan) : 2 * error_of_seed_means(errors, groups);
     gap.mean.push_back({place.x, mean});
     gap.low.push_back({place.x, mean - half});
     gap.high.push_back({place.x, mean + half});

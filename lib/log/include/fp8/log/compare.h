@@ -107,7 +107,8 @@ Pairing pairs_of(std::span<const Run> a, std::span<const Run> b);
 std::size_t partner_of(const Run& run, std::span<const Run> others);
 
 /// Compares each pair of pairs_of(); from three seeds on the intervals are those of Student's t distribution over the
-/// mean gaps of the pairs of each seed, since pairs that share a seed are not independent. Throws Error as compare() of two runs and as pairs_of().
+/// mean gaps of the pairs of each seed, since pairs that share a seed are not independent. Throws Error as compare() of
+/// two runs and as pairs_of().
 PairedComparison compare(std::span<const Run> a, std::span<const Run> b);
 
 /// The runs of a side of a comparison.
@@ -128,8 +129,9 @@ std::string interval_basis(std::size_t seeds, std::size_t pairs);
 /// Source: Student 1908.
 std::optional<double> mean_interval(std::span<const double> values);
 
-/// About how many more pairs narrow a 95 % interval of +-`interval` over `pairs` independent pairs to less than `distance`, if the
-/// standard deviation of the gaps remains the same; nullopt if more than kMostPairs are needed in total.
+/// About how many more pairs narrow a 95 % interval of +-`interval` over `pairs` independent pairs to less than
+/// `distance`, if the standard deviation of the gaps remains the same; nullopt if more than kMostPairs are needed in
+/// total.
 std::optional<std::size_t> more_pairs(double interval, std::size_t pairs, double distance);
 
 /// Most pairs that more_pairs() considers.
@@ -143,11 +145,13 @@ enum class Verdict : std::uint8_t { met, not_met, cannot_tell };
 /// diverged.
 Verdict verdict(const PairedComparison& comparison, double nats);
 
-/// About how many more pairs, each of a new seed, exclude 0 from the interval of `gap`; nullopt if it does, and as more_pairs().
+/// About how many more pairs, each of a new seed, exclude 0 from the interval of `gap`; nullopt if it does, and as
+/// more_pairs().
 std::optional<std::size_t> pairs_to_tell(const PairedComparison& comparison, const std::optional<double>& gap,
                                          const std::optional<double>& interval);
 
-/// About how many more pairs, each of a new seed, decide a gate that the interval cannot decide; nullopt if it can, and as more_pairs().
+/// About how many more pairs, each of a new seed, decide a gate that the interval cannot decide; nullopt if it can, and
+/// as more_pairs().
 std::optional<std::size_t> pairs_to_gate(const PairedComparison& comparison, double nats);
 
 /// The checked settings that differ and that `allowed` does not name; `allowed` may name "all".
