@@ -130,13 +130,16 @@ says "and bf16 for linears outside FP8" '^fp8-step:   bf16  lm_head\.weight' fp8
 tiny="m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --eval-data d300.h5 --eval-every 2 --any-tokenizer"
 on_terminal fp8-step $tiny --precision fp8 --out seen >seen.log
 is "a terminal shows a line a step" "$(tr '\r' '\n' <seen.log | grep -Ec '^(.\[K)?step [12]  loss [0-9.]+  grad norm .* tokens/s  FP8 [0-9.]+ %$')" 2
-is "a line says once that FP8 is emulated" "$(tr -d '\r' <seen.log | grep -c '^FP8 is emulated: losses are those of FP8, speeds are not$')" 1
+is "a line says once that FP8 is emulated" "$(tr -d '\r' <seen.log | grep -c '^fp8-step: FP8 is emulated: losses are those of FP8, speeds are not$')" 1
 says "a terminal shows evaluations" 'evaluation after step 2  loss [0-9.]+  perplexity [0-9.]+' cat seen.log
 says "a terminal shows saves" 'saved seen/step-00000002  [0-9.e-]+ s' cat seen.log
 says "the end says what was done" 'fp8-step: 2 steps, 64 tokens in [0-9.e-]+ s; loss [0-9.]+, [0-9.]+ on d300.h5; saved seen/step-00000002' cat seen.log
 # The line is drawn ten times a second at most, so that the first of few short steps may never be on it.
 on_terminal fp8-step m512.h5 --data d.h5 --seq-length 64 --batch-size 8 --steps 30 --any-tokenizer --out seen.long >seen.log
 is "not without FP8" "$(grep -c emulated seen.log)" 0
+fp8-step m512.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --any-tokenizer --precision fp8 --out never -n 2>err >out
+is "standard error says so after the table of linears, whatever standard output is" \
+  "$(grep -n -A1 -x 'fp8-step: FP8 is emulated: losses are those of FP8, speeds are not' err | sed 's/^[0-9]*[:-]//' | tail -1)" "fp8-step: memory:"
 says "a terminal shows the remaining time" 'step [0-9]+/30  loss .*  ETA [0-9.e-]+ s' cat seen.log
 is "no record shares a line with progress" "$(on_terminal fp8-step $tiny --json --out json | tr '\r' '\n' | grep -Ec '^(.\[K)?\{"type"')" "$(wc -l <json/log.jsonl)"
 on_terminal env OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 fp8-step $tiny -q --out started >started.log

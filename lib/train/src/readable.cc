@@ -29,11 +29,6 @@ bool is_emulated(const json::Object& r) {
   return emulated != nullptr && emulated->is_bool() && emulated->as_bool();
 }
 
-// The one line of a run that says so, since a step's line has no space left.
-std::string run_line(const json::Object& r) {
-  return is_emulated(r) ? "FP8 is emulated: losses are those of FP8, speeds are not" : "";
-}
-
 std::string eval_line(const json::Object& r) {
   const bool in_run = r.contains("step");
   const std::string at = in_run ? " after step " + std::to_string(r.get_int("step", "record")) : "";
@@ -82,7 +77,6 @@ std::vector<std::vector<std::string>> evaluation_table(const std::vector<json::V
 std::string readable(const json::Value& record) {
   const json::Object& r = record.as_object();
   const std::string type = r.get_string("type", "record");
-  if (type == "run") return run_line(r);
   if (type == "step") return step_line(r);
   if (type == "eval") return eval_line(r);
   if (type == "sequence") return sequence_line(r);

@@ -16,13 +16,6 @@
 namespace fp8::train {
 namespace {
 
-// FP8 is emulated on the host, and on a GPU on request or by the recipe; otherwise a GPU without FP8 is an error.
-bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
-  const bool everywhere = device == device::DeviceType::host || p.emulate;
-  return std::ranges::any_of(p.recipes_used(),
-                             [&](const quant::Recipe* r) { return everywhere || r->emulated_everywhere(); });
-}
-
 json::Value recipe_of(const settings::PrecisionConfig& p) {
   return p.precision == settings::Precision::fp8 ? json::Value(p.recipe_text()) : json::Value();
 }
@@ -116,6 +109,12 @@ void add_routing(const settings::RunConfig& config, const shard::RoutingResult& 
 }
 
 }  // namespace
+
+bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
+  const bool everywhere = device == device::DeviceType::host || p.emulate;
+  return std::ranges::any_of(p.recipes_used(),
+                             [&](const quant::Recipe* r) { return everywhere || r->emulated_everywhere(); });
+}
 
 json::Value mesh_record(const comm::MeshShape& shape) {
   return json::object({{"dp_replicate", shape.dp_replicate},

@@ -365,11 +365,14 @@ void train_steps(RunState& state, const RunContext& run) {
   }
 }
 
-std::string plan_text(const RunSetup& setup, const std::string& memory) {
+std::string plan_text(const RunSetup& setup, device::DeviceType device, const std::string& memory) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;
   return "linears:\n" + precision_table(config, table, setup.config.precision.precision) +
-         (config.lora ? settings::text_of_lora(*config.lora, table) : "") + "memory:\n" + memory;
+         (config.lora ? settings::text_of_lora(*config.lora, table) : "") +
+         (emulated(setup.config.precision, device) ? "FP8 is emulated: losses are those of FP8, speeds are not\n"
+                                                   : "") +
+         "memory:\n" + memory;
 }
 
 // Whether cuDNN computes attention.
@@ -387,8 +390,9 @@ std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, cons
 }
 
 // The plan, and what the user should know before the run.
-void announce_plan(const RunSetup& s, const JobMemory& memory, const state::Journal& journal) {
-  journal.note(plan_text(s, memory.table));
+void announce_plan(const RunSetup& s, device::DeviceType device, const JobMemory& memory,
+                   const state::Journal& journal) {
+  journal.note(plan_text(s, device, memory.table));
   if (const std::string stages = note_of_stages(s.model_spec.store.stages, memory.stages); !stages.empty())
     journal.note(stages);
   if (s.resuming) journal.note("resuming from " + s.source);
@@ -398,7 +402,7 @@ void announce_plan(const RunSetup& s, const JobMemory& memory, const state::Jour
 
 void announce(const RunContext& run) {
   const RunSetup& s = run.setup;
-  announce_plan(s, run.memory, run.journal);
+  announce_plan(s, run.device.type(), run.memory, run.journal);
   if (has_fused_attention(s, run.device))
     if (const std::string note = note_of_outdated_attention(s, run.device); !note.empty()) run.journal.note(note);
   json::Value record =
@@ -525,7 +529,7 @@ void report_without_steps(const RunSetup& setup, const DeviceSetup& device, comm
   const JobMemory memory = memory_of_job(device.mesh(), plan);
   const state::SpaceForCheckpoints space = checkpoint_space(setup, device, host_comm);
   comm::agree(host_comm, [&] {
-    announce_plan(setup, memory, journal);
+    announce_plan(setup, device.type(), memory, journal);
     for (const std::string& text : {space.text(), space.refusal(), space.warning()})
       if (!text.empty()) journal.note(text);
     if (const std::string text = text_of_attention(setup, device, plan); !text.empty()) journal.note(text);

@@ -8,9 +8,9 @@
 
 namespace fp8::train {
 
-/// A line for a record of fp8-log(5): that a run emulates FP8; step, loss, gradient norm, learning rate, rate of a
-/// step; loss of an evaluation or a sequence; path of a checkpoint. Empty for records that other lines on standard
-/// error replace: warning, end, and a run that emulates nothing.
+/// A line for a record of fp8-log(5): step, loss, gradient norm, learning rate, rate of a step; loss of an evaluation
+/// or a sequence; path of a checkpoint. Empty for records that other lines on standard error replace: run, warning,
+/// end.
 std::string readable(const json::Value& record);
 
 /// A table of records of evaluations of one model on the same data, and its heading: precision and recipe, loss, the

@@ -10,6 +10,10 @@ namespace fp8::train {
 
 struct SampledText;
 
+/// Whether FP8 is emulated: on the host, and on a GPU on request or by the recipe; otherwise a GPU without FP8 is an
+/// error. False without FP8.
+bool emulated(const settings::PrecisionConfig& precision, device::DeviceType device);
+
 /// The process mesh of `ranks` that share all parameters: {"dp_replicate","dp_shard","pp","ep","tp"}.
 json::Value mesh_record(const comm::MeshShape& shape);
 
