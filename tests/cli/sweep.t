@@ -184,6 +184,9 @@ is "invalid sweeps start nothing and write nothing" "$(ls -d started bad 2>/dev/
 status "a program that does not exist gives status 2" 2 fp8-sweep two-jobs.sweep -o gone --jobs 2 -- ./gone-program --flag
 is "the only line says so, and nothing is started or written" "$(cat err)$(cat out)$(ls -d gone 2>/dev/null)" "fp8-sweep: ./gone-program: no such program"
 is "also one that PATH does not have" "$(fp8-sweep two-jobs.sweep -o gone -- gone-program 2>&1)$(ls -d gone 2>/dev/null)" "fp8-sweep: gone-program: no such program"
+is "and the dry run says so" "$(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program 2>&1) $(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program >out 2>err || echo $?)" \
+  "fp8-sweep: ./gone-program: no such program 2"
+ok "--print does not, since the commands may run elsewhere" fp8-sweep two-jobs.sweep -o gone --print -- ./gone-program
 says "a missing sweep is refused" '^fp8-sweep: gone.sweep: No such file' fp8-sweep gone.sweep -- true
 for damage in '{' ''; do
   printf '%s' "$damage" >two/bf16_seed=1/sweep.json
@@ -212,6 +215,11 @@ checked 'seq-length = 64, 128\nside a: --precision fp8\nside b: --tp 3\n' \
 checked 'seq-length = 64, 30000\n' \
   'late.sweep:1: run seq-length=30000: data.h5: 20000 tokens are too few for sequences of 30000 tokens, which need at least 30001' $train
 checked 'seed = 1\n' 'COMMAND: --stepz: unknown flag (did you mean --steps?)' $train --stepz 3
+why="a run with it trains nothing; to check the runs, give fp8-sweep --dry-run"
+for flag in -n -qn --dry-run --print-config --check-variants; do
+  checked 'seed = 1\n' "COMMAND: $flag: $why" $train $flag
+done
+checked 'seed = 1\nside a: --precision bf16 -n\n' "late.sweep:2: side a: -n: $why" $train
 printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep
 says "data that do not exist stop runs" '^fp8-sweep: late.sweep:2: side b: run b: gone.h5: No such file or directory$' fp8-sweep late.sweep -- $train
 ok "but not --print, whose commands may run elsewhere" fp8-sweep late.sweep --print -- $train

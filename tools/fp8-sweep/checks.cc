@@ -1,6 +1,7 @@
 // Runs are checked by one process of the fp8-step that will run them: thousands take a few seconds.
 #include "checks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -54,10 +55,37 @@ std::string place_of(const launch::Sweep& sweep, const launch::SweepJob& job, co
   return sweep.name + ": ";
 }
 
+// Whether fp8-step with this flag trains nothing and writes no log.
+bool trains_nothing(const std::string& word) {
+  const std::string flag = word.substr(0, word.find('='));
+  const bool letters =
+      !flag.starts_with("--") && flag.starts_with('-') && flag.find_first_not_of("nqv", 1) == std::string::npos;
+  return flag == "--dry-run" || flag == "--print-config" || flag == "--check-variants" ||
+         (letters && flag.find('n') != std::string::npos);
+}
+
+// Throws Error `place: FLAG: reason` if a flag keeps the runs from training: they would all count as finished.
+void check_that_runs_train(const launch::Sweep& sweep, const launch::SweepJob& job) {
+  const auto named = std::ranges::find_if(job.command.rbegin(), job.command.rend(), [](const std::string& word) {
+    return word == "fp8-step" || word.ends_with("/fp8-step");
+  });
+  if (named == job.command.rend()) return;
+  for (const launch::SweepRun& run : job.runs) {
+    std::vector<Part> parts = parts_of(sweep, run);
+    parts.front().words.assign(named.base(), job.command.end());
+    for (const Part& part : parts) {
+      const auto flag = std::ranges::find_if(part.words, trains_nothing);
+      if (flag == part.words.end()) continue;
+      throw Error(part.place + *flag + ": a run with it trains nothing; to check the runs, give fp8-sweep --dry-run");
+    }
+  }
+}
+
 }  // namespace
 
 void check_runs(const launch::Sweep& sweep, const launch::SweepJob& job, bool needs_files,
                 const std::function<void(const std::string&)>& note) {
+  check_that_runs_train(sweep, job);
   const launch::Depth depth = needs_files ? launch::Depth::files : launch::Depth::existing_files;
   std::vector<Words> variants;
   for (const launch::SweepRun& run : job.runs) variants.push_back(variant_of(job, run, run.flags));

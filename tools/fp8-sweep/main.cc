@@ -91,7 +91,7 @@ launch::SweepJob job_of(const cli::Arguments& arguments) {
   job.command = arguments.rest();
   job.jobs = static_cast<std::size_t>(arguments.integer("jobs"));
   job.attempts = arguments.integer("attempts");
-  if (!arguments.flag("print") && !arguments.flag("dry-run")) check_program(job.command.front());
+  if (!arguments.flag("print")) check_program(job.command.front());
   checks::check_runs(sweep, job, !arguments.flag("print"), [&](const std::string& note) {
     if (!quiet) cli::print_note(kTool, note);
   });
