@@ -25,7 +25,7 @@ watch_steps() {
     [[ $record == '{"type":"step",'* ]] || continue
     step='' loss='-' speed='-'
     if [[ $record =~ \"step\":([0-9]+) ]]; then step=${BASH_REMATCH[1]}; fi
-    if [[ $record =~ \"loss\":([0-9.]+) ]]; then loss=${BASH_REMATCH[1]:0:5}; fi
+    if [[ $record =~ \"loss\":([0-9.]+) ]]; then printf -v loss '%#.4g' "${BASH_REMATCH[1]}"; fi
     if [[ $record =~ \"tokens_per_s\":([0-9]+) ]]; then speed=${BASH_REMATCH[1]}; fi
     printf -v line '  step %4d of %d   loss %-5s   %6s tokens/s' "$step" "$steps" "$loss" "$speed"
     if ((step == 1 || step % (steps / 5) == 0)); then
