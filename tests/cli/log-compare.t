@@ -83,6 +83,12 @@ is "the table of sides has their names" "$(grep -o '^[AB]: lr=[12]e-3 ' seeds | 
 fp8-log --compare swept -q >seeds
 is "a table of several sides has the number of seeds" "$(grep -c '^[pr]  *6 of 3 seeds ' seeds)" 2
 is "the table of settings says whose values it has" "$(grep '^side  *setting' seeds | tr -s ' ')" "side setting that differs in q in the side"
+cp -r swept gone && rm -r gone/q_lr=2e-3_seed=1 gone/p_lr=1e-3_seed=3 && rm gone/q_lr=2e-3_seed=2/sweep.json
+fp8-log --compare gone -q >seeds
+is "missing runs leave the order of sides" "$(grep -oE '^[pqr] +[0-9]( of 3 seeds)? ' seeds | tr -s ' ' | tr '\n' ';')" "q 5 of 3 seeds ;p 4 of 3 seeds ;r 5 of 3 seeds ;"
+is "the first side has the mean over the most pairs" "$(python3 -c '
+rows = {l.split()[0]: l.split() for l in open("seeds") if l[:2] in ("q ", "p ", "r ")}
+print(abs(float(rows["r"][5]) - float(rows["q"][5]) - float(rows["r"][6])) < 2e-4)')" True
 rm -f swept/*/sweep.json
 is "sides are sorted where the order is not known" "$(fp8-log --compare swept -q | grep -E '^[pqr] +(6 of 3 seeds)? +3' | cut -c 1 | tr '\n' ' ')" "p q r "
 is "values as numbers" "$(fp8-log --compare swept --by lr --json -q | field side_a)" "lr=1e-3"

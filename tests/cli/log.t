@@ -119,7 +119,7 @@ sides="a1.jsonl,a2.jsonl,a3.jsonl far1.jsonl,far2.jsonl,far3.jsonl"
 status "two pairs decide by the gap alone" 0 fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl --gate 0.51
 says "and say that the noise is unknown" '^noise between runs: unknown from 2 pairs' fp8-log --compare a1.jsonl,a2.jsonl far1.jsonl,far2.jsonl
 ok "a seed without a partner" fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl,b3.jsonl
-is "is named and not used" "$(head -1 out | tr -s ' '); $(grep paired out)" "metric a1 b1 difference; not paired, so not used: a2, b3 (no run of the other side has the seed)"
+is "is named and not used" "$(head -1 out | tr -s ' '); $(grep paired out)" "metric a1 b1 difference; not paired, so not used: a2, b3 (they have no partner on the other side)"
 status "no seed with a partner" 2 fp8-log --compare a1.jsonl,a2.jsonl b3.jsonl
 is "is an error" "$(cat err)" "fp8-log: a1.jsonl: no run of the other side has its seed (1), nor that of another run of its side"
 says "sides of different length" '^not paired, so not used: a2 ' fp8-log --compare a1.jsonl,a2.jsonl b1.jsonl

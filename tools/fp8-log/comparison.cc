@@ -200,7 +200,7 @@ std::string settings_text(const PairedComparison& c, const Page& page) {
 std::string notes_text(const PairedComparison& c) {
   std::string text;
   if (!c.unpaired.empty())
-    text += "not paired, so not used: " + joined_names(c.unpaired) + " (no run of the other side has the seed)\n";
+    text += "not paired, so not used: " + joined_names(c.unpaired) + " (they have no partner on the other side)\n";
   if (!c.unknown.empty())
     text += "settings unknown, so not compared: " + joined_names(c.unknown) + " (log without config)\n";
   return text;
@@ -359,12 +359,14 @@ std::string pairs_cell(const PairedComparison& c) {
   return has_own_seeds(c) ? pairs : pairs + " of " + counted(c.seed_count, "seed");
 }
 
-// A row per side.
+// A row per side. The first side has the mean over the pairs of the comparison with the most of them.
 std::vector<Row> comparison_rows(std::span<const log::Side> sides, std::span<const PairedComparison> comparisons,
                                  const LossOfSides& loss) {
-  std::vector<Row> rows = {{loss.title, "pairs", "mean", "gap", "95 % interval", "excludes 0"}};
-  rows.push_back(
-      {terminal_safe(sides.front().name), "", loss_text(mean_over(comparisons.front(), loss.of_a)), "", "", ""});
+  const PairedComparison& most =
+      *std::ranges::max_element(comparisons, {}, [](const PairedComparison& c) { return c.pairs.size(); });
+  std::vector<Row> rows = {
+      {loss.title, "pairs", "mean", "gap", "95 % interval", "excludes 0"},
+      {terminal_safe(sides.front().name), pairs_cell(most), loss_text(mean_over(most, loss.of_a)), "", "", ""}};
   for (std::size_t k = 0; k < comparisons.size(); ++k) {
     const PairedComparison& c = comparisons[k];
     const std::optional<double>&gap = c.*loss.mean, &interval = c.*loss.interval;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <tuple>
 
@@ -18,11 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();  // position of a run without sweep.json
+
 // A run of a sweep.
 struct SweptRun {
   std::string path{};
-  std::vector<std::pair<std::string, std::string>> parts{};          // name and value; the side first, if there is one
-  std::int64_t position = std::numeric_limits<std::int64_t>::max();  // in the sweep, if known
+  std::vector<std::pair<std::string, std::string>> parts{};  // name and value; the side first, if there is one
+  std::int64_t position = kUnknown;                          // in the sweep
 };
 
 bool has_log(const fs::path& folder) {
@@ -98,6 +101,27 @@ std::string names_of_parts(const std::vector<SweptRun>& runs, bool all) {
   return list.empty() ? "nothing" : list;
 }
 
+// The known positions of the runs of a side, by the rest of their names.
+using Positions = std::map<std::string, std::int64_t>;
+
+// Whether the sweep has side a before b, by two runs that differ in the side alone; nothing if there are none.
+std::optional<bool> precedes(const Positions& a, const Positions& b) {
+  for (const auto& [key, position] : a)
+    if (const auto other = b.find(key); other != b.end()) return position < other->second;
+  return std::nullopt;
+}
+
+// Orders sides as the sweep does, also where runs are missing; `sides` are in the order of their first runs.
+void order(std::vector<SweptSide>& sides, const std::map<std::string, Positions>& positions) {
+  std::map<std::string, std::size_t> before;  // the number of sides before each
+  for (std::size_t i = 0; i < sides.size(); ++i)
+    for (std::size_t j = i + 1; j < sides.size(); ++j) {
+      const bool first = precedes(positions.at(sides[i].name), positions.at(sides[j].name)).value_or(true);
+      ++before[sides[first ? j : i].name];
+    }
+  std::ranges::stable_sort(sides, {}, [&](const SweptSide& side) { return before[side.name]; });
+}
+
 }  // namespace
 
 bool is_sweep_folder(const std::string& path) {
@@ -112,6 +136,7 @@ SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
   std::vector<SweptRun> runs = runs_in(folder);
   std::ranges::sort(runs, Before{by});
   SweptSides all;
+  std::map<std::string, Positions> positions;  // by side
   for (const SweptRun& run : runs) {
     std::string name, key;
     for (const auto& [part, value] : run.parts) {
@@ -129,7 +154,10 @@ SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
     if (side == all.sides.end()) side = all.sides.insert(side, {name, {}, {}});
     side->paths.push_back(run.path);
     side->keys.push_back(key);
+    Positions& known = positions[name];
+    if (run.position != kUnknown) known.emplace(key, run.position);
   }
+  order(all.sides, positions);
   if (all.sides.empty() && by != kBySide)
     throw Error(folder + ": no setting of the sweep is named " + excerpt(by) + "; its settings are " +
                 names_of_parts(runs, true));
