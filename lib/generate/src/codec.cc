@@ -13,8 +13,7 @@ Codec::Codec(token::Tokenizer tokenizer)
 Codec::Codec(token::Tokenizer tokenizer, chat::SpecialTokens special)
     : tokenizer_(std::move(tokenizer)), special_(std::move(special)) {}
 
-std::optional<Codec> Codec::of(const ckpt::Checkpoint& checkpoint,
-                               const std::map<std::string, std::string>& texts) {
+std::optional<Codec> Codec::of(const ckpt::Checkpoint& checkpoint, const std::map<std::string, std::string>& texts) {
   const std::optional<std::string> text = checkpoint.tokenizer();
   if (!text) return checkpoint.tokenizer_id() == "bytes" ? std::optional(Codec()) : std::nullopt;
   Codec codec;
