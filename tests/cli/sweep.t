@@ -219,7 +219,9 @@ why="a run with it trains nothing; to check the runs, give fp8-sweep --dry-run"
 for flag in -n -qn --dry-run --print-config --check-variants; do
   checked 'seed = 1\n' "COMMAND: $flag: $why" $train $flag
 done
-checked 'seed = 1\nside a: --precision bf16 -n\n' "late.sweep:2: side a: -n: $why" $train
+for flag in -n --help -h --version; do
+  checked "seed = 1\nside a: --precision bf16 $flag\n" "late.sweep:2: side a: $flag: $why" $train
+done
 printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep
 says "data that do not exist stop runs" '^fp8-sweep: late.sweep:2: side b: run b: gone.h5: No such file or directory$' fp8-sweep late.sweep -- $train
 ok "but not --print, whose commands may run elsewhere" fp8-sweep late.sweep --print -- $train

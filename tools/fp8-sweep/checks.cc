@@ -2,6 +2,8 @@
 #include "checks.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -57,11 +59,12 @@ std::string place_of(const launch::Sweep& sweep, const launch::SweepJob& job, co
 
 // Whether fp8-step with this flag trains nothing and writes no log.
 bool trains_nothing(const std::string& word) {
+  constexpr std::array<std::string_view, 6> kFlags = {"--dry-run", "--print-config", "--check-variants",
+                                                      "--help",    "--version",      "--completion"};
   const std::string flag = word.substr(0, word.find('='));
-  const bool letters =
-      !flag.starts_with("--") && flag.starts_with('-') && flag.find_first_not_of("nqv", 1) == std::string::npos;
-  return flag == "--dry-run" || flag == "--print-config" || flag == "--check-variants" ||
-         (letters && flag.find('n') != std::string::npos);
+  if (std::ranges::find(kFlags, flag) != kFlags.end()) return true;
+  const bool letters = flag.starts_with('-') && flag.find_first_not_of("hnqv", 1) == std::string::npos;
+  return letters && flag.find_first_of("hn") != std::string::npos;
 }
 
 // Throws Error `place: FLAG: reason` if a flag keeps the runs from training: they would all count as finished.
