@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <ranges>
 #include <vector>
 
 #include "fp8/base/text.h"
@@ -210,7 +209,8 @@ std::vector<Row> change_rows(const log::Overview& all, const log::OverviewRow& r
     row.front() = "  from " + std::to_string(step);
     row[static_cast<std::size_t>(at - heading.begin())] = text;
   };
-  for (const auto& [step, phase] : run.summary.phases | std::views::drop(1)) set(step, "precision", phase_text(phase));
+  for (std::size_t i = 1; i < run.summary.phases.size(); ++i)
+    set(run.summary.phases[i].first, "precision", phase_text(run.summary.phases[i].second));
   for (const log::OverviewChange& change : run.changes) {
     for (std::size_t i = 0; i < change.settings.size(); ++i)
       if (all.settings[i] != "precision") set(change.step, all.settings[i], terminal_safe(change.settings[i]));

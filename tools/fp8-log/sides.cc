@@ -7,6 +7,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
+#include "fp8/cli/run.h"
 #include "fp8/log/compare.h"
 #include "fp8/log/picture.h"
 #include "fp8/log/summary.h"

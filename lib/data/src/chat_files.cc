@@ -71,7 +71,7 @@ ChatSummaries tokenize_conversations(const ChatOptions& options, const ChatFiles
   RowFile train(files.output, files, options);
   std::optional<RowFile> eval;
   if (!files.eval_output.empty()) eval.emplace(files.eval_output, files, options);
-  const ChatSummaries summaries = read_conversations(
+  ChatSummaries summaries = read_conversations(
       options, [&](const chat::Row& row, bool for_eval) { (for_eval && eval ? *eval : train).write(row); });
   if (eval) eval->check();
   train.check();

@@ -57,7 +57,7 @@ DeclaredTokenizer tokenizer_with(std::string file, std::string text, const std::
 }  // namespace
 
 DeclaredTokenizer read_tokenizer(const std::string& name) {
-  const DeclaredTokenizer bytes{.id = kBytes, .vocab_size = 256};
+  DeclaredTokenizer bytes{.id = kBytes, .vocab_size = 256};
   if (name == kBytes) return bytes;
   const std::optional<ckpt::Checkpoint> checkpoint = checkpoint_of(name);
   if (!checkpoint) {

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 #include <tuple>
 
 #include "fp8/base/text.h"
@@ -120,7 +119,8 @@ Computed computed_in(std::span<const Summary* const> runs) {
   Computed all;
   std::vector<double> shares, totals;
   for (const Summary* s : runs) {
-    for (Phase phase : s->phases | std::views::values) {
+    for (const auto& [step, recorded] : s->phases) {
+      Phase phase = recorded;
       phase.first = 0;
       const bool known = std::ranges::any_of(all.precisions, [&](const Phase& p) {
         return p.precision == phase.precision && p.recipe == phase.recipe && p.emulated == phase.emulated;

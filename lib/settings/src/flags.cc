@@ -7,6 +7,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/find.h"
+#include "fp8/json/json.h"
 #include "fp8/model/record.h"
 #include "fp8/settings/checks.h"
 #include "fp8/settings/lora.h"

@@ -71,7 +71,8 @@ bool has_ranks(const Start& start, int size) {
 }  // namespace
 
 int run_ranks(const Start& start, const std::function<int(comm::Communicator&)>& body) {
-  const auto& [tool, timeout, one_job, ranks] = start;
+  const std::string& tool = start.tool;
+  const std::int64_t timeout = start.timeout;
   std::optional<watchdog::StartupWatch> startup;
   if (comm::launched() && timeout > 0)
     startup.emplace(static_cast<double>(timeout), comm::job_rank(), "MPI_Init", end_stalled_job(tool));
