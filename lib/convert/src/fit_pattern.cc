@@ -304,7 +304,7 @@ class Search {
     found_.push_back(text + "; see fp8-debug(7)" + rest);
     return true;
   }
-  // Those that are not explained yet and can show a pattern.
+  // Tensors of a group that are not explained yet and can show a pattern.
   Tensors left(const Tensors& tensors) const {
     Tensors out;
     std::ranges::copy_if(tensors, std::back_inserter(out),
