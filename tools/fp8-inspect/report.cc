@@ -20,9 +20,7 @@ bool fits(const Rows& rows, std::size_t columns) {
   std::size_t widest = 0;
   for (std::size_t begin = 0; begin < table.size();) {
     const std::size_t end = table.find('\n', begin);
-    const auto line = std::string_view(table).substr(begin, end - begin);
-    widest = std::max(widest, static_cast<std::size_t>(std::ranges::count_if(
-                                  line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; })));
+    widest = std::max(widest, cli::width_of(std::string_view(table).substr(begin, end - begin)));
     begin = end + 1;
   }
   return widest <= columns;

@@ -14,9 +14,6 @@ namespace fp8::report {
 
 using Row = std::vector<std::string>;
 
-/// Width of UTF-8 text in characters.
-std::size_t width_of(const std::string& text);
-
 /// How a report is printed.
 struct Page {
   cli::Style style{};

@@ -45,11 +45,6 @@ std::string_view cut(std::string_view text, std::size_t columns) {
   return text.substr(0, at);
 }
 
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-}
-
 std::string painted(bool on, const char* code, std::string_view text) {
   return on ? "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m" : std::string(text);
 }
@@ -135,6 +130,11 @@ int terminal_columns() {
   struct winsize w {};
   if (::ioctl(2, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return 80;
   return std::clamp(static_cast<int>(w.ws_col), 40, 200);
+}
+
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
 }
 
 std::string wrapped(const std::string& text, std::size_t columns) {

@@ -19,13 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();  // position of a run without sweep.json
-
 // A run of a sweep.
 struct SweptRun {
   std::string path{};
   std::vector<std::pair<std::string, std::string>> parts{};  // name and value; the side first, if there is one
-  std::int64_t position = kUnknown;                          // in the sweep
+  std::optional<std::int64_t> position{};                    // in the sweep; nothing if sweep.json does not say it
 };
 
 bool has_log(const fs::path& folder) {
@@ -65,7 +63,7 @@ std::vector<SweptRun> runs_in(const std::string& folder) {
     SweptRun& run = runs.emplace_back();
     run.path = entry.path().string();
     run.parts = parts_of(entry.path().filename().string());
-    run.position = position_of(entry.path()).value_or(run.position);
+    run.position = position_of(entry.path());
   }
   return runs;
 }
@@ -77,7 +75,8 @@ struct Before {
     const auto key = [&](const SweptRun& run) {
       const auto part = std::ranges::find(run.parts, by, &std::pair<std::string, std::string>::first);
       const std::string value = part == run.parts.end() ? "" : part->second;
-      return std::tuple(run.position, parse_double(value).value_or(0), value, run.path);
+      return std::tuple(run.position.value_or(std::numeric_limits<std::int64_t>::max()),
+                        parse_double(value).value_or(0), value, run.path);
     };
     return key(x) < key(y);
   }
@@ -155,7 +154,7 @@ SweptSides sides_of_sweep(const std::string& folder, const std::string& by) {
     side->paths.push_back(run.path);
     side->keys.push_back(key);
     Positions& known = positions[name];
-    if (run.position != kUnknown) known.emplace(key, run.position);
+    if (run.position) known.emplace(key, *run.position);
   }
   order(all.sides, positions);
   if (all.sides.empty() && by != kBySide)
