@@ -5,14 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <system_error>
 #include <thread>
 
 #include "fp8/base/error.h"
+#include "fp8/base/host.h"
 #include "fp8/base/utc.h"
 
 namespace fp8 {
@@ -25,9 +24,7 @@ constexpr const char* kRunEnds = "; the run ends and writes nothing more";
 
 // The line of a lock file for this process.
 std::string this_process() {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("host name", "", errno);
-  return std::string("host ") + host.data() + ", process " + std::to_string(::getpid()) + ", since " +
+  return "host " + host_name() + ", process " + std::to_string(::getpid()) + ", since " +
          utc_text(std::chrono::system_clock::now());
 }
 

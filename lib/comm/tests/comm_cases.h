@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "fp8/base/host.h"
 #include "fp8/comm/comm.h"
+#include "fp8/comm/hosts.h"
 #include "fp8_test.h"
 
 namespace fp8::comm {
@@ -537,6 +539,11 @@ inline void check_split(Communicator& group) {
   EXPECT_EQ(sum[0], expected);
 }
 
+/// The host of each rank; tests run on one machine.
+inline void check_hosts(Communicator& group) {
+  EXPECT_EQ(hosts(group), std::vector<std::string>(static_cast<std::size_t>(group.size()), host_name()));
+}
+
 /// All of the above; the context has the device of the communicator's floats and blocks.
 inline void check_communicator(Communicator& group, const Context& ctx = {}) {
   ASSERT_EQ(group.device(), ctx.device);
@@ -555,6 +562,7 @@ inline void check_communicator(Communicator& group, const Context& ctx = {}) {
   check_refusals(group);
   check_agreement(group);
   check_split(group);
+  check_hosts(group);
 }
 
 }  // namespace fp8::comm
