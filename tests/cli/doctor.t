@@ -30,6 +30,9 @@ is "the report is the same object" "$(python3 -c 'import json; print(json.load(o
 status "an existing report without --force gives status 2" 2 fp8-doctor -o report.json
 is "the message names the report and --force" "$(cat err)" "fp8-doctor: report.json: exists (use --force to replace it)"
 ok "--force replaces the report" sh -c 'fp8-doctor -o report.json --force >/dev/null; [ $? -lt 2 ]'
+says "tasks of srun that MPI does not connect are a warning" '^fp8-doctor: srun started 2 tasks, but MPI has 1 rank: ' \
+  env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 fp8-doctor
+is "the first task alone prints it" "$(SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 fp8-doctor 2>&1 | grep -c '^fp8-doctor:')" 0
 lowest=avx2
 [ "$(uname -m)" = x86_64 ] || lowest=neon
 says "FP8_CPU_ISA lowers the instruction set" "^  pass  instruction set +$lowest(, lowered by FP8_CPU_ISA; this processor has avx512.*)?$" \

@@ -51,9 +51,18 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// Prints a note if the launcher started more processes than MPI connects, on the first of them. MPI is not started:
+// without a PMI that it understands, which launched() finds, each process would be a world of one rank.
+void warn_of_ranks(const std::string& tool) {
+  const comm::Launcher launcher = comm::launcher();
+  const std::string wrong = train::wrong_ranks(launcher, comm::launched() ? launcher.tasks : 1, {});
+  if (!wrong.empty() && comm::job_rank() == 0) cli::print_note(tool, wrong);
+}
+
 int examine(const cli::Arguments& arguments) {
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
   if (!output.empty()) check_output(output, arguments.flag("force"), {});
+  warn_of_ranks("fp8-doctor");
   cli::Progress progress(arguments.flag("quiet"));
   progress.update("running the checks");
   const bool inside_mpi = !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMIX_RANK").empty();
