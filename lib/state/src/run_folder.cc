@@ -11,6 +11,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/folders.h"
 #include "fp8/cli/command.h"
+#include "fp8/comm/shared_folder.h"
 #include "fp8/model/record.h"
 
 namespace fp8::state {
@@ -33,6 +34,7 @@ void check_outputs(const settings::RunConfig& config) {
 }
 
 void RunFolder::lock() {
+  comm::check_shared(host_comm_, path_);
   comm::agree(host_comm_, [&] {
     if (!comm::is_writer(host_comm_)) return;
     std::error_code ignored;

@@ -27,7 +27,8 @@ class RunFolder {
   RunFolder(comm::Communicator& host_comm, const Hooks& hooks, std::string path)
       : host_comm_(host_comm), hooks_(hooks), path_(std::move(path)) {}
   /// Locks the folder if it exists and can be written; otherwise make() does. Throws AgreedError naming the process
-  /// that holds the lock. If the file system cannot lock, a warning says so. Collective.
+  /// that holds the lock, or the host that does not see the folder, see comm::check_shared(). If the file system cannot
+  /// lock, a warning says so. Collective.
   void lock();
   /// Removes the remains of interrupted saves from a locked folder. Throws as make(). Collective.
   void clean();

@@ -1,0 +1,71 @@
+// A file that rank 0 writes is looked for on all hosts.
+#include "fp8/comm/shared_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <random>
+
+#include "fp8/base/file.h"
+#include "fp8/comm/hosts.h"
+
+namespace fp8::comm {
+namespace {
+
+constexpr std::uint64_t kMostBytes = 64;
+
+// 128 random bits as text: no client of a network file system has this name or content in a cache.
+std::string random_text() {
+  std::random_device random;
+  std::string text;
+  for (int i = 0; i < 4; ++i) text += std::to_string(random()) + (i < 3 ? "-" : "");
+  return text;
+}
+
+std::string nearest_folder(std::string path) {
+  std::error_code ignored;
+  while (!std::filesystem::is_directory(path, ignored) && path != "." && path != "/") path = parent_directory(path);
+  return path;
+}
+
+// Why this rank does not read `content` in the file; empty if it does.
+std::string why_unseen(const std::string& path, const std::string& content) {
+  try {
+    return read_whole_file(path, kMostBytes) == content ? "" : "another file is there";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+void check_shared(Communicator& world, const std::string& folder) {
+  const std::vector<std::string> names = hosts(world);
+  if (std::ranges::count(names, names[0]) == std::ssize(names)) return;
+  std::optional<AtomicFile> file;
+  std::string content, path;
+  if (world.rank() == 0) {
+    try {
+      content = random_text();
+      file.emplace(nearest_folder(folder) + "/fp8-" + content, false);
+      File out = File::open_update(file->path());
+      out.write_all(content);
+      out.close();
+      path = file->path();
+    } catch (const Error&) {
+      path.clear();
+    }
+  }
+  path = world.all_gather(path)[0];
+  content = world.all_gather(content)[0];
+  if (path.empty()) return;
+  const std::vector<std::string> why = world.all_gather(why_unseen(path, content));
+  const auto unseen = std::ranges::find_if(why, [](const std::string& text) { return !text.empty(); });
+  if (unseen == why.end()) return;
+  throw AgreedError(folder + ": " + names[static_cast<std::size_t>(unseen - why.begin())] + " does not see what " +
+                        names[0] + " writes there (" + *unseen +
+                        "): all hosts need one folder, on a shared file system",
+                    Exit::bad);
+}
+
+}  // namespace fp8::comm
