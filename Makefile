@@ -11,7 +11,6 @@
 #   make check-cuda12  builds with the headers and the assembler of CUDA 12.9
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
 #   CUDA=0|1 (1 if nvcc is found), CUDA_ARCHS="90a 100a": the GPU architectures that device code is compiled for
-#   UNITY=0: each source is compiled alone, which takes a build longer and an edit less time (0 with a compiler cache)
 #   SYSROOT=: the folder with libraries and packages of the CPU that CXX compiles for, if it is not that of this machine
 O       ?= build
 # A folder below this one has one name, relative, so that a command that names it in another way compiles nothing again.
@@ -65,13 +64,10 @@ sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-
 # GCC makes constants of headers unique symbols under ASan, which objcopy leaves global in objects of *.isa.cc.
 isa_sanitize := $(if $(SAN),$(if $(findstring clang,$(CXX)),,-fno-gnu-unique))
 sysroot  := $(SYSROOT:%=--sysroot=%)
-CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(or $(clang_flags),$(OPENMP) $(warnings)) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # -z x86-64-v3 makes the dynamic loader refuse a CPU that lacks MARCH, before the program executes an instruction.
 LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,
-# Test programs are linked by gold, where the compiler has it, and without line numbers: that takes a fifth of the time. Those with a sanitizer need lines.
-gold     := $(if $(SAN)$(SYSROOT),,$(if $(shell command -v $(or $(multiarch),no)-ld.gold),-fuse-ld=gold -Wl$(comma)-S))
-tests_ld  = $(if $(gold),$(filter-out -Wl$(comma)-z%,$(LDFLAGS)) $(gold),$(LDFLAGS))
 # Sources named *.isa.cc are compiled once for each of these instruction sets, see fp8/base/cpu.h.
 isas            := $(if $(x86),avx2 avx512 avx512_bf16,baseline)
 
@@ -79,22 +75,11 @@ rev  = $(if $1,$(call rev,$(wordlist 2,$(words $1),$1)) $(firstword $1))
 srcs = $(foreach d,$1,$(if $(filter 1,$(CUDA)),$(filter-out %_nocuda.cc,$(wildcard $d/*.cc)) $(wildcard $d/*.cu),$(wildcard $d/*.cc)))
 objs_of = $(foreach s,$(basename $1),$(if $(filter %.isa,$s),$(isas:%=$O/$(s:.isa=).%.o),$O/$s.o))
 objs = $(call objs_of,$(call srcs,$1))
-# Sources of a folder are compiled ten at once, since the headers of one take most of its time: no two of them give a name of an anonymous namespace.
-# Those in `alone` in crate.mk are compiled alone, as are those with flags of their own. Those in `aside` have groups of their own, since there are programs that
-# need only them, or only the others, and then fewer crates and packages. The object N.group.o is made of the sources in of.N.group.o.
-# Headers are precompiled by GCC alone, and not with a compiler cache: see share/make/pch.mk.
-PCH ?= $(if $(filter ccache clang%,$(notdir $(CXX))),0,$(if $(filter %g++,$(CXX)),1,0))
-UNITY ?= $(PCH)
-single   = $(apart) %_mpi_test.cc %.isa.cc %_nocuda.cc %_bench.cc %.cu
-groups   = $(if $(word 2,$2),$(call group,$1$(words $3).group.o,$(wordlist 1,10,$2)) $(call groups,$1,$(wordlist 11,$(words $2),$2),$3 x),$(call objs_of,$2))
-group    = $1$(eval of.$1 := $2)
-grouped  = $(call objs_of,$(filter $(single),$1)) $(call groups,$O/$(dir $(firstword $1))$2,$(filter-out $(single),$1),x)
-objs_in  = $(if $(filter 1,$(UNITY)),$(call grouped,$1,$2),$(call objs_of,$1))
 define load # $1 = lib/<crate>, tools/<tool> or tests/<folder>
-$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval alone :=) $(eval hot :=) $(eval aside :=) $(eval include $1/crate.mk)
+$(eval name := $(notdir $1)) $(eval deps :=) $(eval pkgs :=) $(eval about :=) $(eval hot :=) $(eval include $1/crate.mk)
 $(foreach d,$(deps),$(if $(filter $d,$(seen)),,$(error $1/crate.mk: '$d' is not a crate to the left of '$(name)' in CRATES)))
 $(eval $(name).about := $(about)) $(eval $(name).deps := $(deps)) $(eval $(name).own := $(pkgs))
-$(eval $(name).hot := $(hot:%=$1/src/%.cc)) $(eval $(name).aside := $(aside:%=$1/src/%.cc)) $(eval apart += $(alone:%=$1/%.cc) $($(name).hot))
+$(eval $(name).hot := $(hot:%=$1/src/%.cc))
 $(eval $(name).all  := $(filter $(deps) $(foreach d,$(deps),$($d.all)),$(seen)))
 $(eval $(name).pkgs := $(sort $(pkgs) $(foreach d,$(deps),$($d.pkgs))))
 $(eval $(name).inc  := $(foreach c,$(if $(filter lib/%,$1),$(name)) $($(name).all),-Ilib/$c/include) $(foreach p,$(pkgs),$($p.inc)))
@@ -103,45 +88,39 @@ $(eval $(name).ld   := $(foreach p,$($(name).pkgs),$($p.lib)))
 $(if $(filter lib/%,$1),$(eval seen += $(name)))
 endef
 
+# Sources with loops over tensors, tokens or logs are `hot` in crate.mk and compiled with OPT, as are benchmarks. All others, of tests too, have -O1:
+# -O2 only takes longer to compile.
 # Crates with CUDA kernels, whose tests run the kernels on the host with cuda_shim.
 shimmed := dtype device tensor quant gemm ops optim
-in_shim := $(shell grep -l '"cuda_shim.h"' lib/*/tests/*.cc)
-apart   += $(in_shim)
 shim    := $O/tests/support/cuda_shim.o $O/tests/support/shim_memory.o
 $(shim): INC := -Itests/support
-# Sources with loops over tensors, tokens or logs are `hot` in crate.mk, and compiled with OPT. Others have -O1: -O2 only takes longer to compile.
-# Tests take longer to compile than to run, and have -O0, but for those that run kernels. Those that set the threads of OpenMP have -O1 too, since Clang,
-# which may compile those with -O0 (pch.mk), has an OpenMP of its own.
-omp_tests := $(shell grep -l '<omp.h>' lib/*/tests/*.cc)
-apart     += $(omp_tests)
 define crate_rules # $1 = crate
 $(eval $1.srcs := $(call srcs,lib/$1/src))
-$(eval $1.objs := $(call objs_in,$(filter-out $($1.aside),$($1.srcs))) $(call objs_in,$(filter $($1.aside),$($1.srcs)),aside.))$O/lib/$1.a: $($1.objs)
-$(sort $($1.objs) $(call objs,lib/$1/src lib/$1/bench)): INC := $($1.inc) -Ilib/$1/src
-$(filter-out $(call objs_of,$(filter $($1.hot),$($1.srcs))),$(sort $($1.objs) $(call objs_of,$($1.srcs)))): OPT := -O1
+$(eval $1.objs := $(call objs_of,$($1.srcs)))$O/lib/$1.a: $($1.objs)
+$(call objs,lib/$1/src lib/$1/bench): INC := $($1.inc) -Ilib/$1/src
+$(call objs_of,$(filter-out $($1.hot),$($1.srcs))): OPT := -O1
 $(patsubst %.cu,$O/%.o,$(wildcard lib/$1/src/*.cu)): INC := $($1.inc)
 $(call test_rule,$1_test,$(filter-out %_mpi_test.cc,$(call srcs,lib/$1/tests)),$1)
 $(call test_rule,$1_mpi_test,$(wildcard lib/$1/tests/*_mpi_test.cc),$1)
-$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): INC := $($1.inc) -Ilib/$1/src -Itests/support
-$(sort $($1_test.objs) $($1_mpi_test.objs) $(call objs,lib/$1/tests)): OPT := -O0
+$(call objs,lib/$1/tests): INC := $($1.inc) -Ilib/$1/src -Itests/support
+$(call objs,lib/$1/tests): OPT := -O1
 $(call test_rule,$1_bench,$(wildcard lib/$1/bench/*.cc),$1)
 endef
 define test_rule # $1 = program, $2 = sources, $3 = crate
-$(if $(strip $2),$(eval $1.objs := $(call objs_in,$2,$1.))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
+$(if $(strip $2),$(eval $1.objs := $(call objs_of,$2))$O/test/$1: $($1.objs) $(if $(filter $3,$(shimmed)),$(shim)) $O/lib/$3.a $($3.libs)
 $O/test/$1: LD := $($3.ld) $(if $(findstring bench,$1),$(benchmark.lib),$(if $(findstring mpi,$1),-lgtest,$(gtest.lib)))
 $(if $(filter %_bench,$1),benches,tests) += $O/test/$1)
 endef
 define tool_rules # $1 = tool
-$(eval $1.objs := $(call objs_in,$(call srcs,tools/$1)))$O/bin/$1: $($1.objs) $($1.libs)
+$(eval $1.objs := $(call objs,tools/$1))$O/bin/$1: $($1.objs) $($1.libs)
 $O/bin/$1: LD := $($1.ld)
-$(sort $($1.objs) $(call objs,tools/$1)): INC := $($1.inc) -Itools/$1
-$(sort $($1.objs) $(call objs,tools/$1)): OPT := -O1
+$($1.objs): INC := $($1.inc) -Itools/$1
+$($1.objs): OPT := -O1
 endef
 
 $(foreach c,$(CRATES),$(if $(wildcard lib/$c/crate.mk),$(eval $(call load,lib/$c))))
 $(foreach t,$(TOOLS),$(eval $(call load,tools/$t)))
 $(foreach c,$(seen),$(eval $(call crate_rules,$c)))
-$(call objs_of,$(omp_tests) $(in_shim)): OPT := -O1
 $(foreach t,$(TOOLS),$(eval $(call tool_rules,$t)))
 programs := $(TOOLS:%=$O/bin/%)
 
@@ -153,7 +132,7 @@ tests: $(tests) $O/test/fault.so $O/test/forge
 benches: $(benches)
 # The .d file of an object names the command that compiled it. The object is compiled again if the command has changed, whatever else has changed in
 # the makefiles. The commit in DEFS is not compared, so that a commit alone rebuilds nothing.
-cxx      = $(compiler) $(CXXFLAGS) $(heap) $(use_pch) $(INC)
+cxx      = $(CXX) $(CXXFLAGS) $(use_pch) $(INC)
 changed  = $(if $(findstring |$(made.$@)|,|$(strip $1)|),,changed)
 record   = @printf '%s\n' '$(subst ','\'',made.$@ := $(strip $1))' >>$(basename $@).d
 changed:
@@ -162,22 +141,13 @@ $O/lib/%.a: $$(call changed,$$($$*.objs))
 	@rm -f $@ $(@:.a=.d)
 	$(call say,AR  ,$(@:$O/%=%))$(AR) rcsD $@ $($*.objs)
 	$(call record,$($*.objs))
-$O/bin/%:
+$O/bin/% $O/test/% $O/fuzz/%:
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LD)
-$O/test/% $O/fuzz/%:
-	@mkdir -p $(@D)
-	$(call say,LINK,$(@:$O/%=%))$(CXX) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(tests_ld) $(LD)
 $O/%.o: %.cc $$(addsuffix .gch,$$(pch)) $$(call changed,$$(cxx))
 	@mkdir -p $(@D)
 	$(call say,CXX ,$<)$(cxx) $(DEFS) -MMD -MP -c -o $@ $<
 	$(call record,$(cxx))
-# No source is the main one, which would have to exist until a group without it is compiled. The warnings that are off are about names of other sources,
-# and of anonymous namespaces in files that the compiler takes for headers; UNITY=0 has both.
-$O/%.group.o: $$(of.$$@) $$(addsuffix .gch,$$(pch)) $$(call changed,$$(cxx) $$(of.$$@))
-	@mkdir -p $(@D)
-	$(call say,CXX ,$(of.$@))$(cxx) -Wno-subobject-linkage -Wno-shadow $(of.$@:%=-include %) -MMD -MP -MT $@ -MF $(@:.o=.d) -x c++ -c -o $@ - </dev/null
-	$(call record,$(cxx) $(of.$@))
 $O/lib/cli/src/version.o: DEFS = -DFP8_VERSION='"$(VERSION)"' -DFP8_COMMIT='"$(shell git rev-parse --short=12 HEAD 2>/dev/null)"'
 $O/lib/cli/src/version.o: share/VERSION
 -include $(shell find $O -name '*.d' 2>/dev/null)

@@ -1,4 +1,3 @@
 about := One flag table per tool: parsing, help, completions; checked output, progress, signal flags
 deps  := base json
 pkgs  := cxxopts
-alone := src/version

@@ -1,3 +1,2 @@
 about := Hugging Face folders: config.json in both spellings, rope frequencies, safetensors read as untrusted and written streaming
 deps  := base json dtype token
-aside := adapter adapter_targets

@@ -1,3 +1,2 @@
 about := A decoder-only transformer: its parameters and their compute precisions, initialization, forward and backward
 deps  := base json dtype device tensor quant gemm ops h5 ckpt hf linear
-aside := checkpoint initialize parameters presets record

@@ -4,7 +4,7 @@
 NVCCFLAGS = -std=c++20 -O1 -lineinfo -fmad=false --expt-relaxed-constexpr --extended-lambda $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
   $(if $(WERROR),-Werror all-warnings) -isystem $(cuda_more) -Xcompiler '$(MARCH:%=-march=%) -ffp-contract=off -fopenmp -Wall -Wextra -Wshadow $(sanitize) -ffile-prefix-map=$(CURDIR)=.'
 nvcc     = $(NVCC) $(NVCCFLAGS) $(INC)
-cuda_cxx = $(compiler) $(CXXFLAGS) $(heap) $(use_pch) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC)
+cuda_cxx = $(CXX) $(CXXFLAGS) $(use_pch) -isystem $(cuda_more) -isystem $(cuda_home)/include $(INC)
 $O/%.o: %.cu $$(call changed,$$(nvcc))
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(nvcc) -MMD -MP -c -o $@ $<

@@ -5,7 +5,7 @@ check-cudnn:
 	@O=$(abspath $O) tests/cudnn/run
 cudnn_objs := $O/tests/cudnn/plans.o $O/tests/cudnn/graphs_test.o
 $(cudnn_objs): $(cuda_more)/cudnn_frontend.h
-$(cudnn_objs): OPT := -O0
+$(cudnn_objs): OPT := -O1
 $(cudnn_objs): INC := $(ops.inc) -Itests/support -isystem $(cuda_more) -isystem $(cuda_home)/include
 $O/test/cudnn_plans $O/test/cudnn_graphs_test: $O/lib/ops.a $(ops.libs)
 $O/test/cudnn_plans: LD := $(ops.ld)

@@ -2,8 +2,8 @@
 $(eval $(call load,tests/fuzz))
 fuzz_targets := $(filter-out replay hdf5_repair,$(notdir $(basename $(wildcard tests/fuzz/*.cc))))
 $(eval $(call test_rule,fuzz_test,$(wildcard tests/fuzz/*.cc),fuzz))
-$(call objs,tests/fuzz) $(fuzz_test.objs): OPT := -O0
-$(call objs,tests/fuzz) $(fuzz_test.objs): INC := $(fuzz.inc) -Ilib/ckpt/src -Ilib/log/src -Itests/support $(if $(findstring fuzzer,$(SAN)),,-DFP8_REPLAY)
+$(call objs,tests/fuzz): OPT := -O1
+$(call objs,tests/fuzz): INC := $(fuzz.inc) -Ilib/ckpt/src -Ilib/log/src -Itests/support $(if $(findstring fuzzer,$(SAN)),,-DFP8_REPLAY)
 define fuzz_rules # $1 = target
 $O/fuzz/$1: LD := $(fuzz.ld) -fsanitize=fuzzer
 $O/fuzz/$1: $O/tests/fuzz/$1.o $O/tests/fuzz/hdf5_repair.o $(fuzz.libs)

@@ -2,8 +2,8 @@
 define suite_rules # $1 = folder in tests that contains a test program, $2 = include flags for headers of other tests
 $(call load,tests/$1)
 $(call test_rule,$1_test,$(wildcard tests/$1/*_test.cc),$1)
-$($1_test.objs) $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): INC := $($1.inc) $2 -Itests/support
-$($1_test.objs) $(patsubst %.cc,$O/%.o,$(wildcard tests/$1/*_test.cc)): OPT := -O0
+$($1_test.objs): INC := $($1.inc) $2 -Itests/support
+$($1_test.objs): OPT := -O1
 endef
 $(eval $(call suite_rules,golden))
 $(eval $(call suite_rules,fault,-Ilib/ckpt/tests))
@@ -21,9 +21,10 @@ $O/test/optim_test: $O/tests/kernels/optim_on_host.o
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
 $O/test/forge: LD := $(fault.ld)
 $O/test/forge: $O/tests/fault/forge.o $(fault.libs)
-# Sources that run kernels in the shim call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
-$(in_shim:%.cc=$O/%.o) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
-$(in_shim:%.cc=$O/%.o) $(on_host): variant := -shim
+# Sources that run kernels in the shim, which are tests named *shim_test.cc and those above, call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
+in_shim := $(patsubst %.cc,$O/%.o,$(wildcard lib/*/tests/*shim_test.cc))
+$(in_shim) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
+$(in_shim) $(on_host): variant := -shim
 $O/test/fault.so: tests/fault/preload.cc
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) $(sysroot) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<

@@ -10,7 +10,6 @@ stand_ins := $(addprefix $O/test/libraries/,libcublasLt.so.13 libnccl.so.2)
 # cudaX of runtime.o comes before the archive of the real runtime.
 calls_stand_ins := -Wl,--export-dynamic-symbol=_ZN3fp87runtime* -Wl,--disable-new-dtags,-rpath,
 $O/test/libraries_test: $(on_device) $(shim) | $(stand_ins)
-$O/test/libraries_test $O/test/device-step: gold := # its --export-dynamic-symbol knows no patterns
 $O/test/libraries_test: LD := $(libraries.ld) $(gtest.lib) $(calls_stand_ins)'$$ORIGIN/libraries'
 device_step := $(fp8-step.objs) $(on_device) $(shim)
 $O/test/device-step: $(device_step) $(fp8-step.libs) | $(stand_ins)

@@ -121,7 +121,7 @@ struct TensorSet::State {
   std::optional<Heads> heads;
 
   void open(const std::string& argument);
-  void add(NamedTensor tensor, TensorNames names);
+  void add(NamedTensor tensor, TensorNames from);
   void add_experts(const NamedTensor& stacked, const Translation& to);
   void add_parts(const NamedTensor& fused, const std::string& pattern, std::int64_t groups,
                  std::span<const Part> parts);
@@ -199,10 +199,10 @@ void TensorSet::State::add_experts(const NamedTensor& stacked, const Translation
     }
 }
 
-void TensorSet::State::add(NamedTensor tensor, TensorNames names) {
+void TensorSet::State::add(NamedTensor tensor, TensorNames from) {
   tensor.stored = tensor.name;
   tensor.key = key_of(tensor.name);
-  if (const auto other = translate(tensor.name, names)) {
+  if (const auto other = translate(tensor.name, from)) {
     if (other->layout == Layout::experts || other->layout == Layout::pairs) return add_experts(tensor, *other);
     if (other->layout == Layout::gate_up) return add_gate_up(tensor, other->name);
     if (other->layout == Layout::qkv) {

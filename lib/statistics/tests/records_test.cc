@@ -113,7 +113,9 @@ TEST(Tables, RecipesAreALineEachTheLeastMeanErrorFirst) {
                                    sequences + "}",
                                "record"));
     EXPECT_EQ(recipes_in_short(more).size(), count) << sequences;
-    if (count == 5) EXPECT_EQ(recipes_in_short(more)[1], (std::vector<std::string>{"bf16", "2", "-", "-", "-", "-"}));
+    if (count == 5) {
+      EXPECT_EQ(recipes_in_short(more)[1], (std::vector<std::string>{"bf16", "2", "-", "-", "-", "-"}));
+    }
   }
 }
 

@@ -23,7 +23,7 @@ inline constexpr std::int64_t kNewestRolling = 2;
 
 /// When to save and which checkpoints to keep.
 struct SavePolicy {
-  std::string run_folder;                            ///< path
+  std::string run_folder{};                          ///< path
   std::int64_t every = 0, keep = 0, milestones = 0;  ///< 0: no
   bool keep_best = false;
   double seconds = 0;    ///< between two saves, by rank 0's clock; 0: no limit
