@@ -4,6 +4,7 @@
 #include "fp8/base/round.h"
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/ops/norm.h"
+#include "fp8/shard/store.h"
 #include "square.h"
 
 namespace fp8::shard {

@@ -15,7 +15,7 @@
 #include "fp8/optim/adamw.h"
 #include "fp8/optim/schedule.h"
 #include "fp8/quant/recipe.h"
-#include "fp8/shard/store.h"
+#include "fp8/shard/options.h"
 
 namespace fp8::settings {
 

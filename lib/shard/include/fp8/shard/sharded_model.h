@@ -15,6 +15,7 @@
 #include "fp8/json/value.h"
 #include "fp8/shard/expert_load.h"
 #include "fp8/shard/state_tensors.h"
+#include "fp8/shard/store.h"
 
 namespace fp8::shard {
 

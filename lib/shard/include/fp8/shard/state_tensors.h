@@ -8,9 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "fp8/shard/store.h"
+#include "fp8/device/device.h"
+#include "fp8/model/parameters.h"
+#include "fp8/shard/shard.h"
 
 namespace fp8::shard {
+
+using device::Context;
+
+class ParameterStore;  // store.h
 
 /// One tensor of a run's state.
 struct StateTensor {

@@ -21,25 +21,16 @@
 #include "fp8/model/decoder.h"
 #include "fp8/model/pipeline.h"
 #include "fp8/optim/adamw.h"
-#include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
 #include "fp8/shard/expert_group.h"
+#include "fp8/shard/options.h"
 #include "fp8/shard/shard.h"
 #include "fp8/shard/tensor_group.h"
 
 namespace fp8::shard {
 
 using device::Context;
-using dtype::DType;
 using tensor::View;
-
-/// Settings of a delayed recipe.
-struct DelayedOptions {
-  std::int64_t history = 1024;  ///< amaxes of a tensor, at least 1
-  std::int64_t margin = 0;      ///< scales are divided by 2^margin
-  quant::AmaxAlgorithm algorithm =
-      quant::AmaxAlgorithm::max;  ///< choice of the amax of the history that gives the scale
-};
 
 /// The form in which the weight of a slot is held and gathered. FP8 operands come from it in prepare_linear().
 enum class WeightForm : std::uint8_t {
@@ -50,25 +41,6 @@ enum class WeightForm : std::uint8_t {
   delayed_codes,   ///< the same with delayed scales
   single_copy,     ///< the same with a scale for each row, for both passes
   stored_codes,    ///< frozen codes and factors, as the checkpoint stores them
-};
-
-/// How parameters are kept and gathered.
-struct StoreOptions {
-  DType compute = DType::bf16;         ///< format of activations and of weights outside FP8
-  linear::LinearPrecision fp8;         ///< recipe of FP8 linears without one of their own; null: none is FP8
-  std::optional<bool> power_of_2;      ///< scales of linears with own recipes are powers of two; nothing: by the recipe
-  DelayedOptions delayed;              ///< settings of a delayed recipe
-  bool fp8_all_gather = true;          ///< FP8 all-gather, if the recipe allows it
-  DType master = DType::f32;           ///< f32 or bf16
-  DType moments = DType::f32;          ///< f32 or bf16
-  DType reduce = DType::f32;           ///< format in which gradients travel between ranks: f32 or bf16
-  int zero = 3;                        ///< 1: optimizer state sharded; 2: gradients too; 3: weights too
-  bool reshard_after_forward = true;   ///< whether weights are gathered again for backward, with zero 3
-  bool several_micro_batches = false;  ///< per step, whose gradients are summed
-  bool training = true;                ///< false: only weights, for evaluation
-  bool updates = true;                 ///< whether training has moments, for update(), or only gradients
-  double expert_rows = 2;              ///< model::ExpertExchange::room(), if ranks share experts
-  std::vector<int> stages{};           ///< layers of each stage of mesh.stages(); empty: one stage has all
 };
 
 /// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
