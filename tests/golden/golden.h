@@ -113,15 +113,15 @@ class Model {
   Values forward_backward(const model::Batch& batch, double scale) {
     const device::Scope scope(model_.arena);
     const View losses = tensor::allocate(model_.ctx, DType::f32, {batch.rows()}, "activations");
-    model_.store.begin_micro_batch(0, 1);
+    model_.store.gradients().begin_micro_batch(0, 1);
     model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, shard::on_device(model_.ctx, batch),
                                     static_cast<float>(scale), losses);
-    model_.store.finish_gradients(model_.ctx);
+    model_.store.gradients().finish(model_.ctx);
     return values_of(losses);
   }
   /// Gives delayed scales a history by a forward and backward without FP8.
   void calibrate(const model::Batch& batch, double scale) {
-    model_.store.begin_calibration();
+    model_.store.scales().begin_calibration();
     (void)forward_backward(batch, scale);
     model_.store.end_calibration(model_.ctx);
   }
@@ -134,7 +134,7 @@ class Model {
   /// L2 norm of all gradients.
   double gradient_norm() {
     const device::Buffer total(sizeof(double), model_.ctx.device, "a sum");
-    model_.store.add_gradient_squares(model_.ctx, reinterpret_cast<double*>(total.data()));
+    model_.store.gradients().add_squares(model_.ctx, reinterpret_cast<double*>(total.data()));
     double sum = 0;
     device::copy_bytes(model_.ctx, &sum, device::DeviceType::host, total.data(), model_.ctx.device, sizeof sum);
     return std::sqrt(sum);

@@ -88,15 +88,15 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   const device::Scope scope(model.arena);
   const tensor::View losses = tensor::allocate(model.ctx, DType::f32, {sequences * kLength}, "activations");
   const auto micro_batch = [&] {
-    model.store.begin_micro_batch(0, 1);
+    model.store.gradients().begin_micro_batch(0, 1);
     model.decoder.forward_backward(model.ctx, model.engine, model.store,
                                    shard::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
                                    1.0f / static_cast<float>(tokens.size()), losses);
     optim::add_sum(model.ctx, losses, sums);
-    model.store.finish_gradients(model.ctx);
+    model.store.gradients().finish(model.ctx);
   };
-  if (model.store.needs_calibration()) {  // once in a run
-    model.store.begin_calibration();
+  if (model.store.scales().needs_calibration()) {  // once in a run
+    model.store.scales().begin_calibration();
     micro_batch();
     model.store.end_calibration(model.ctx);
   }
@@ -106,7 +106,7 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   costs.compute = costs_so_far() - before;
   if (sequences > 1) return costs;
   before = costs_so_far();
-  model.store.add_gradient_squares(model.ctx, sums + 1);
+  model.store.gradients().add_squares(model.ctx, sums + 1);
   optim::set_gate(model.ctx, sums, sums + 1, 1.0, gate);
   const optim::Settings settings;
   model.store.update(model.ctx, settings, optim::scalars_of(settings, 1, 1e-3, 1, gate));

@@ -89,7 +89,7 @@ InspectedModel::InspectedModel(const RecipeSetup& setup, const Inspection& all, 
     host_comm.all_reduce(std::span<std::int64_t>(sum, 1), comm::Reduce::sum);
   if (totals.targets == 0) throw comm::AgreedError(config.data + ": no token of the batch counts as a target");
   env.emplace(train::StepEnvironment{*model, host_comm, scalars, {}, collector});
-  if (model->store.needs_calibration()) train::calibrate(*env, *batches, totals);
+  if (model->store.scales().needs_calibration()) train::calibrate(*env, *batches, totals);
 }
 
 gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection& all) {

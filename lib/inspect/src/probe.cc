@@ -46,7 +46,7 @@ Probe::Probe(const RecipeSetup& setup, const Inspection& all, const train::Devic
       factors_(factors_for(setup, all, device)),
       inspected_(setup, all, device, probe_spec(setup, activity, factors_.view()), nullptr),
       model_(*inspected_.model) {
-  model_.store.record_amaxes(false);
+  model_.store.scales().record_amaxes(false);
   model_.store.set_column_factors({});
   const hf::ModelConfig& c = model_.decoder.config();
   const std::int64_t rows = setup.shape.sequences * setup.shape.length;
@@ -141,7 +141,7 @@ std::vector<Products> Probe::gradient_with(const std::vector<int>& linears, cons
   auto exact = exact_.begin();
   for (const shard::ParameterShard& o : model_.store.shards()) {
     const auto number = static_cast<std::size_t>(o.number);
-    if (model_.store.first_of_copies(table()[number])) products[number] = products_of(*exact, values_of(o));
+    if (model_.store.layout().first_of_copies(table()[number])) products[number] = products_of(*exact, values_of(o));
     ++exact;
   }
   static_assert(sizeof(Products) == 4 * sizeof(double));

@@ -99,7 +99,7 @@ LossChange change_under(const settings::PrecisionConfig& precision, const Recipe
   recommended.eval.model_spec.observer = &activity;
   InspectedModel inspected(recommended, all, device, recommended.eval.model_spec, nullptr);
   inspected.compute(recommended, all);  // which checks that as many GEMMs as planned are FP8
-  inspected.model->store.record_amaxes(false);
+  inspected.model->store.scales().record_amaxes(false);
   std::vector<double> losses;
   for (std::int64_t batch = 0; batch < config.batches; ++batch) {
     inspected.read_batch(recommended, all, batch);

@@ -41,13 +41,13 @@ ChosenExperts chosen_in(const std::string& name, settings::InspectConfig config,
 ChosenExperts chosen_experts(InspectedModel& inspected) {
   shard::ShardedModel& model = *inspected.model;
   RouteRecorder recorder;
-  const bool recorded = model.store.record_amaxes(false);
+  const bool recorded = model.store.scales().record_amaxes(false);
   inspected.sequence_losses([&](const Context& ctx, const model::Batch& batch, const View& losses) {
     model::Batch observed = batch;
     observed.routing = &recorder;
     model.decoder.forward(ctx, model.engine, model.store, observed, losses);
   });
-  model.store.record_amaxes(recorded);
+  model.store.scales().record_amaxes(recorded);
   return std::move(recorder.chosen);
 }
 

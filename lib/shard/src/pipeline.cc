@@ -124,7 +124,7 @@ class Passes {
   void backward(int number) {
     Flight& f = flight(number);
     finish_send(f);  // it carries the hidden state, whose memory is freed now
-    model_.store.begin_micro_batch(number, passes_.count);
+    model_.store.gradients().begin_micro_batch(number, passes_.count);
     model_.store.set_dropout(passes_.position(number));
     const device::Scope scope(model_.arena);
     if (stage_.ends()) {

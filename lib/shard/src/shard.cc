@@ -47,10 +47,6 @@ RowRange rows_of(std::int64_t rows, int rank, int size) {
   return {begin, begin + each + (rank < more ? 1 : 0)};
 }
 
-comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all) {
-  return start_gathers(device_comm, std::array{Sharded{mine, all}});
-}
-
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors) {
   std::vector<comm::GatheredTensor> all;
   for (const auto& [mine, whole] : tensors) {

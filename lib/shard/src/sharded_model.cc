@@ -161,10 +161,10 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
                      [](int) { return DropoutPosition{}; }, [](const View&) {}});
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
-  if (spec.gathers_gradients) dry.store.visit_gradients(ctx, {});
+  if (spec.gathers_gradients) dry.store.gradients().visit(ctx, {});
   run(planned_evaluations(mesh));
-  if (dry.store.needs_calibration()) {
-    dry.store.begin_calibration();
+  if (dry.store.scales().needs_calibration()) {
+    dry.store.scales().begin_calibration();
     run(1);
     dry.store.end_calibration(ctx);
   }

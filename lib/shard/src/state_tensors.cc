@@ -30,8 +30,8 @@ StateKind of_parameters(std::string_view prefix, View ParameterShard::*values, b
         t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
         if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1))
           t.columns = {p.first_col(), p.first_col() + p.cols()};
-        t.saved = source.store->owns(p) ? share_of(t.rows, p.copies, source.store->mesh())
-                                        : RowRange{t.rows.begin, t.rows.begin};
+        t.saved = source.store->layout().owns(p) ? share_of(t.rows, p.copies, source.store->mesh())
+                                                 : RowRange{t.rows.begin, t.rows.begin};
         t.values = o.*values;
       }
       tensors.push_back(std::move(t));
@@ -80,7 +80,7 @@ void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
 
 void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
   if (source.store == nullptr) return;
-  for (const ScaleState& s : source.store->scale_states()) {
+  for (const ScaleState& s : source.store->scales().states()) {
     const std::string name = std::string(ckpt::kFp8) + s.name;
     const auto add = [&](const char* what, const View& values, bool history) {
       add_whole(source.store->mesh().all(),

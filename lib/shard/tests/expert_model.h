@@ -41,7 +41,7 @@ inline bool has_parameter(const shard::ParameterStore& store, const model::Param
 inline const linear::Weight& weight_of(const shard::ParameterStore& store, const model::UnitWeights& w,
                                        const model::Parameter& p) {
   if (p.expert < 0) return w.of(p.slot);
-  const auto expert = static_cast<std::size_t>(p.expert - store.experts().begin);
+  const auto expert = static_cast<std::size_t>(p.expert - store.layout().experts().begin);
   return p.slot == model::Slot::experts_gate_up ? w.experts_gate_up.at(expert) : w.experts_down.at(expert);
 }
 

@@ -14,8 +14,8 @@ using dtype::DType;
 using tensor::Tensor;
 using test::error_of;
 
-/// All-gather returns the rows in order: elements of 1, 2 and 4 bytes, matrices and vectors, the shard separate or in
-/// place, fewer rows than ranks, and no rows.
+/// All-gather returns the rows in order: elements of 1, 2 and 4 bytes, the shard separate or in place, fewer rows than
+/// ranks, and no rows.
 inline void check_gather(comm::Communicator& device_comm) {
   for (const DType type : {DType::f32, DType::bf16, DType::e4m3}) {
     for (const std::int64_t rows : {0, 1, 2, 3, 7, 64}) {
@@ -27,16 +27,11 @@ inline void check_gather(comm::Communicator& device_comm) {
         const RowRange own = rows_of(rows, device_comm.rank(), device_comm.size());
         const View source = expected.view().rows(own.begin, own.end), place = all.view().rows(own.begin, own.end);
         if (in_place && own.count() > 0) std::memcpy(place.data, source.data, source.bytes());
-        start_gather(device_comm, in_place ? place : source, all.view()).wait();
+        start_gathers(device_comm, std::array{Sharded{in_place ? place : source, all.view()}}).wait();
         EXPECT_TRUE(n == 0 || std::memcmp(all.view().data, bytes, n) == 0) << rows << " rows";
       }
     }
   }
-  const Tensor vector(DType::f32, {5}), all(DType::f32, {5});
-  for (int i = 0; i < 5; ++i) vector.as<float>()[i] = static_cast<float>(i);
-  const RowRange own = rows_of(5, device_comm.rank(), device_comm.size());
-  start_gather(device_comm, vector.view().rows(own.begin, own.end), all.view()).wait();
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(all.as<float>()[i], static_cast<float>(i));
 }
 
 /// Reduce-scatter sums the gradients of all ranks, and each rank gets its rows.
@@ -85,7 +80,7 @@ inline void check_refusals(comm::Communicator& device_comm) {
   const Tensor narrow(DType::f32, {own.count(), 3}), half(DType::bf16, {own.count(), 4}), scalar(DType::f32, {});
   const Tensor wide(DType::f32, {6, 8}), halves(DType::bf16, {6, 4});
   const auto gather = [&](const View& part, const View& whole) {
-    return error_of([&] { start_gather(device_comm, part, whole).wait(); });
+    return error_of([&] { start_gathers(device_comm, std::array{Sharded{part, whole}}).wait(); });
   };
   EXPECT_EQ(gather(more.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");
   EXPECT_EQ(gather(narrow.view(), all.view()), "gather: the shard does not have this rank's rows of the tensor");

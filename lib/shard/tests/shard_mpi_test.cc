@@ -27,8 +27,6 @@ TEST(Store, GathersAreTheWholeWeights) {
   for (const StoreCase& c : store_cases()) check_gathers(comm::Mesh(world()), c);
 }
 
-TEST(Store, FusedProjectionsAreOneLinear) { check_fused(comm::Mesh(world())); }
-
 TEST(Store, Experts) { check_experts(comm::Mesh(world())); }
 
 TEST(ExpertLoad, IsThatOfAllRanks) {
@@ -160,20 +158,20 @@ TEST(Store, ATiedEmbeddingIsInTheFirstAndTheLastStage) {
   const ParameterShard& embedding = store.shards().front();
   const model::Parameter& p = store.table().front();
   EXPECT_EQ(embedding.rows.count(), has ? p.rows() : 0);
-  EXPECT_EQ(store.owns(p), world().rank() == 0);
+  EXPECT_EQ(store.layout().owns(p), world().rank() == 0);
   for (const StateTensor& t : state_tensors(store, state_kinds()))
     if (t.parameter == 0) {
       EXPECT_EQ(t.saved.count(), world().rank() == 0 ? p.rows() : 0) << t.name;
     }
-  store.begin_micro_batch(0, 1);
-  store.zero_gradients(kit.ctx);
+  store.gradients().begin_micro_batch(0, 1);
+  store.gradients().zero(kit.ctx);
   if (has) std::fill_n(embedding.gradient.as<float>(), embedding.gradient.size(), world().rank() == 0 ? 1.0f : 2.0f);
-  store.finish_gradients(kit.ctx);
+  store.gradients().finish(kit.ctx);
   if (has) {
     EXPECT_EQ(embedding.gradient.as<float>()[5], 3);
   }
   double sum = 0;
-  store.add_gradient_squares(kit.ctx, &sum);
+  store.gradients().add_squares(kit.ctx, &sum);
   EXPECT_EQ(sum, 9.0 * static_cast<double>(p.size()));
   EXPECT_EQ(store.differing_replica(kit.ctx), std::nullopt);
   if (world().rank() == last) embedding.master.as<float>()[1] += 1;
@@ -234,7 +232,7 @@ TEST(Store, StartsOneGroupForAUnit) {
     const int scales = options.fp8.recipe->single_copy ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
     EXPECT_EQ(counting.gathered, tensors + scales);
     give_gradients(kit.store, 5, 1.0f, 0, 1);
-    kit.store.finish_gradients(kit.ctx);
+    kit.store.gradients().finish(kit.ctx);
     EXPECT_EQ(counting.scatters, units);
     EXPECT_EQ(counting.scattered, tensors);
   }

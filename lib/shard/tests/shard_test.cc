@@ -35,7 +35,7 @@ TEST(Sharding, OneRankDoesNotCopyInPlace) {
   const std::unique_ptr<comm::Communicator> group = comm::solo();
   const Tensor t(DType::f32, {4, 4});
   t.as<float>()[5] = 3;
-  start_gather(*group, t.view(), t.view()).wait();
+  start_gathers(*group, std::array{Sharded{t.view(), t.view()}}).wait();
   start_reduce_scatters(*group, std::array{Sharded{t.view(), t.view()}}).wait();
   EXPECT_EQ(t.as<float>()[5], 3);
 }

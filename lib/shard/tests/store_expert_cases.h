@@ -41,15 +41,15 @@ struct DelayedMixture : Kit {
   }
   /// The state with this name.
   const ScaleState& state(const std::string& name) const {
-    const auto found = std::ranges::find(store.scale_states(), name, &ScaleState::name);
-    if (found == store.scale_states().end()) throw Error("no state " + name);
+    const auto found = std::ranges::find(store.scales().states(), name, &ScaleState::name);
+    if (found == store.scales().states().end()) throw Error("no state " + name);
     return *found;
   }
   /// Whether a tensor is cast with its own amax.
   bool own_amax(const std::string& name) { return known(state(name), pass_of(name)).own_amax; }
   /// The amaxes of a step: `amax` on the last rank for some states, 1 for all others but those of idle experts.
   void record(const std::string& idle, const Amaxes& amaxes) {
-    for (const ScaleState& s : store.scale_states()) {
+    for (const ScaleState& s : store.scales().states()) {
       if (s.name.ends_with("/weight")) continue;
       const auto given = amaxes.find(s.name);
       if (given == amaxes.end() && s.name.find(idle) != std::string::npos) continue;
@@ -63,21 +63,21 @@ struct DelayedMixture : Kit {
   }
   /// Calibration with these amaxes.
   void calibrate(const std::string& idle, const Amaxes& amaxes) {
-    ASSERT_TRUE(store.needs_calibration());
-    store.begin_calibration();
+    ASSERT_TRUE(store.scales().needs_calibration());
+    store.scales().begin_calibration();
     record(idle, amaxes);
     store.end_calibration(ctx);
-    ASSERT_FALSE(store.needs_calibration());
+    ASSERT_FALSE(store.scales().needs_calibration());
   }
   /// A step with these amaxes.
   void step(const std::string& idle, const Amaxes& amaxes, int skip = 0) {
     record(idle, amaxes);
     give_gradients(store, 5, 1.0f, 0, 1);
-    store.finish_gradients(ctx);
+    store.gradients().finish(ctx);
     const optim::Settings settings;
     const optim::Gate gate{.skip = skip};
     store.update(ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
-    EXPECT_FALSE(store.needs_calibration());
+    EXPECT_FALSE(store.scales().needs_calibration());
   }
   float scale(const std::string& name) const { return *state(name).scale.as<float>(); }
   std::string history(const std::string& name) const { return bytes_of(state(name).history); }
@@ -140,18 +140,18 @@ inline void check_resume_of_idle(const comm::Mesh& mesh, std::int64_t history) {
   before.calibrate(idle, {});
   before.step(idle, {{"model." + idle + "up_proj/input", 8.0f}});
   const auto load = [&](DelayedMixture& kit) {
-    for (std::size_t i = 0; i < kit.store.scale_states().size(); ++i) {
-      const ScaleState &from = before.store.scale_states()[i], &to = kit.store.scale_states()[i];
+    for (std::size_t i = 0; i < kit.store.scales().states().size(); ++i) {
+      const ScaleState &from = before.store.scales().states()[i], &to = kit.store.scales().states()[i];
       ops::copy(kit.ctx, from.scale, to.scale);
       ops::copy(kit.ctx, from.history, to.history);
-      kit.store.set_history(to.index);
+      kit.store.scales().set_history(to.index);
     }
     kit.store.refresh_compute_weights(kit.ctx);
   };
   const auto compare = [&] {
-    EXPECT_FALSE(after.store.needs_calibration());
+    EXPECT_FALSE(after.store.scales().needs_calibration());
     int own = 0;
-    for (const ScaleState& s : before.store.scale_states()) {
+    for (const ScaleState& s : before.store.scales().states()) {
       if (s.name.ends_with("/weight")) continue;
       EXPECT_EQ(after.own_amax(s.name), before.own_amax(s.name)) << s.name;
       own += after.own_amax(s.name) ? 1 : 0;
@@ -172,7 +172,7 @@ inline void check_calibration_again(const comm::Mesh& mesh) {
   kit.calibrate("none", {{input, 8.0f}});
   EXPECT_EQ(kit.scale(input), 56.0f);
   const std::string busy = "model.layers.2.mlp.experts.1.down_proj/input", of_busy = kit.history(busy);
-  kit.store.require_calibration();
+  kit.store.scales().require_calibration();
   kit.calibrate(idle, {});
   EXPECT_TRUE(kit.own_amax(input));
   EXPECT_EQ(kit.scale(input), 1.0f);
@@ -184,7 +184,7 @@ inline void check_calibration_again(const comm::Mesh& mesh) {
 /// In calibration each expert's weight is that of the compute format.
 inline void check_calibration_weights(const comm::Mesh& mesh, bool all_gather) {
   DelayedMixture kit(mesh, all_gather, 4);
-  kit.store.begin_calibration();
+  kit.store.scales().begin_calibration();
   for (const model::Pass pass : {model::Pass::forward, model::Pass::backward}) {
     const device::Scope scope(kit.arena);
     const model::UnitWeights w = kit.store.unshard(kit.ctx, 3, pass);
@@ -233,42 +233,20 @@ inline void check_adapters_of_experts(const comm::Mesh& mesh) {
   EXPECT_EQ(compared, config.lora->targets.size());
 }
 
-/// Fused gate and up of an expert have one scale, that of their rows together.
-inline void check_fused_experts(const comm::Mesh& mesh, bool all_gather) {
-  SCOPED_TRACE(all_gather ? "FP8 all-gather" : "weights");
-  std::vector<model::Parameter> table = small_table(small_mixture());
-  model::fuse_projections(table);
-  StoreOptions options = store_of(DType::bf16, "tensorwise");
-  options.fp8_all_gather = all_gather;
-  Kit kit(mesh, small_mixture(), table, options);
-  kit.fill([](int number, std::int64_t i) { return spread_value(number, i) * static_cast<float>(number % 5 + 1); });
-  const device::Scope scope(kit.arena);
-  const model::UnitWeights w = kit.store.unshard(kit.ctx, 1, model::Pass::forward);
-  for (std::size_t number = 0; number < table.size(); ++number) {
-    const model::Parameter& gate = table[number];
-    if (gate.unit != 1 || gate.slot != model::Slot::experts_gate_up || gate.fused) continue;
-    const linear::Weight& linear = weight_of(kit.store, w, gate);
-    ASSERT_EQ(linear.operands.size(), 1U);
-    ASSERT_EQ(linear.parts.size(), 1U);
-    const tensor::Tensor both(DType::f32, {2 * gate.rows(), gate.cols()}), source(DType::bf16, {2 * gate.rows(), 32});
-    for (std::int64_t i = 0; i < 2 * gate.size(); ++i) {
-      const int n = static_cast<int>(number + (i < gate.size() ? 0 : 1));
-      both.as<float>()[i] = spread_value(n, i % gate.size()) * static_cast<float>(n % 5 + 1);
-    }
-    ops::copy(kit.ctx, both.view(), source.view());
-    const quant::Quantized wanted =
-        quant::quantize(kit.ctx, all_gather ? both.view() : source.view(), options.fp8.recipe->forward.w,
-                        quant::ContractionAxis::last, options.fp8.options);
-    EXPECT_TRUE(bytes_of(linear.operands[0].codes.codes) == bytes_of(wanted.codes)) << gate.name;
-    EXPECT_TRUE(bytes_of(linear.operands[0].codes.inverse_scale) == bytes_of(wanted.inverse_scale)) << gate.name;
-  }
-}
-
 /// An observer that only has to be there.
 struct Watching final : linear::Observer {
   bool active() const override { return true; }
   void observe(const linear::Call& /*call*/, const linear::ObservedGemm& /*gemm*/) override {}
 };
+
+/// The operand of a parameter of an expert, which is a part of its own.
+inline const linear::Operand& own_operand(const Kit& kit, const model::UnitWeights& w, const model::Parameter& p) {
+  const auto& operands = weight_of(kit.store, w, p).operands;
+  const std::int64_t row = linear_row(kit.store.table(), p);
+  const auto found = std::ranges::find_if(operands, [&](const linear::Operand& o) { return o.part.begin == row; });
+  if (found == operands.end()) throw Error("no such operand");
+  return *found;
+}
 
 /// Stored codes with their factors are prepared as those of one expert alone; an observer gets their values.
 inline void check_stored_codes(const comm::Mesh& mesh, const quant::Recipe& recipe) {
@@ -313,17 +291,14 @@ inline void check_stored_codes(const comm::Mesh& mesh, const quant::Recipe& reci
             {}, {{0, p.rows(), true, {}, o.number}}, options.fp8, each);
       };
       const linear::Weight alone = alone_in(pass);
-      const linear::Weight& linear = weight_of(kit.store, w, p);
-      const std::int64_t row = linear_row(table, p);
-      const auto found = std::ranges::find_if(linear.operands, [&](const auto& x) { return x.part.begin == row; });
-      ASSERT_NE(found, linear.operands.end());
-      EXPECT_TRUE(bytes_of(found->codes.codes) == bytes_of(alone.operands[0].codes.codes));
-      EXPECT_TRUE(bytes_of(found->codes.inverse_scale) == bytes_of(alone.operands[0].codes.inverse_scale));
-      EXPECT_TRUE(bytes_of(found->folded) == bytes_of(alone.operands[0].folded));
+      const linear::Operand& found = own_operand(kit, w, p);
+      EXPECT_TRUE(bytes_of(found.codes.codes) == bytes_of(alone.operands[0].codes.codes));
+      EXPECT_TRUE(bytes_of(found.codes.inverse_scale) == bytes_of(alone.operands[0].codes.inverse_scale));
+      EXPECT_TRUE(bytes_of(found.folded) == bytes_of(alone.operands[0].folded));
       const View exact = quant::dequantize(kit.ctx, alone_in(model::Pass::forward).operands[0].codes);
       const tensor::Tensor source(DType::f32, {p.rows(), p.cols()});
       ops::copy(kit.ctx, exact, source.view());
-      EXPECT_TRUE(bytes_of(found->source) == bytes_of(source.view()));
+      EXPECT_TRUE(bytes_of(found.source) == bytes_of(source.view()));
     }
   }
 }
@@ -341,12 +316,9 @@ inline void check_observed_source(const comm::Mesh& mesh, const char* recipe) {
   for (const ParameterShard& o : kit.store.shards()) {
     const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
     if (p.unit != 3 || p.expert < 0) continue;
-    const linear::Weight& linear = weight_of(kit.store, w, p);
-    const std::int64_t row = linear_row(kit.store.table(), p);
-    const auto found = std::ranges::find_if(linear.operands, [&](const auto& x) { return x.part.begin == row; });
-    ASSERT_NE(found, linear.operands.end());
-    EXPECT_EQ(found->part.number, o.number);
-    EXPECT_TRUE(bytes_of(found->source) == text_of(whole(p, o.number, DType::f32, DType::f32))) << p.name;
+    const linear::Operand& found = own_operand(kit, w, p);
+    EXPECT_EQ(found.part.number, o.number);
+    EXPECT_TRUE(bytes_of(found.source) == text_of(whole(p, o.number, DType::f32, DType::f32))) << p.name;
   }
 }
 
@@ -359,7 +331,7 @@ inline void check_experts(const comm::Mesh& mesh) {
   check_calibration_again(mesh);
   for (const bool all_gather : {true, false}) {
     check_calibration_weights(mesh, all_gather);
-    check_fused_experts(mesh, all_gather);
+    for (const hf::ModelConfig& config : {small_model(), small_mixture()}) check_fused(mesh, config, all_gather);
   }
   check_adapters_of_experts(mesh);
   const quant::Recipe& rows = quant::with_single_copy(quant::find_recipe("rowwise"));

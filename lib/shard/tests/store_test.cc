@@ -9,11 +9,6 @@ TEST(Store, GathersAreTheWholeWeights) {
   for (const StoreCase& c : store_cases()) check_gathers(comm::Mesh(*one), c);
 }
 
-TEST(Store, FusedProjectionsAreOneLinear) {
-  const auto one = comm::solo();
-  check_fused(comm::Mesh(*one));
-}
-
 TEST(Store, Experts) {
   const auto one = comm::solo();
   check_experts(comm::Mesh(*one));
@@ -57,7 +52,7 @@ TEST(Store, FrozenParametersHaveWeightsAlone) {
     before.push_back(bytes_of(o.master) + bytes_of(o.codes));
   }
   give_gradients(kit.store, 5, 1.0f, 0, 1);
-  kit.store.finish_gradients(kit.ctx);
+  kit.store.gradients().finish(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate;
   kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
@@ -76,8 +71,8 @@ TEST(Store, AdaptersHaveNoDelayedScales) {
   const auto one = comm::solo();
   const hf::ModelConfig config = small_model_with_adapters();
   const Kit kit(*one, config, small_table(config), store_of(DType::bf16, "delayed"));
-  EXPECT_FALSE(kit.store.scale_states().empty());
-  for (const ScaleState& s : kit.store.scale_states()) EXPECT_EQ(s.name.find("lora"), std::string::npos) << s.name;
+  EXPECT_FALSE(kit.store.scales().states().empty());
+  for (const ScaleState& s : kit.store.scales().states()) EXPECT_EQ(s.name.find("lora"), std::string::npos) << s.name;
 }
 
 TEST(Store, ASkippedUpdateChangesNothing) {
@@ -89,7 +84,7 @@ TEST(Store, ASkippedUpdateChangesNothing) {
   for (const ParameterShard& o : kit.store.shards())
     before.push_back(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes));
   give_gradients(kit.store, 5, 1.0f, 0, 1);
-  kit.store.finish_gradients(kit.ctx);
+  kit.store.gradients().finish(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate{.skip = 1};
   kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));

@@ -104,7 +104,7 @@ void make_folder(SaveState& s) {
 std::vector<shard::StateTensor> tensors_of(const shard::ParameterStore& store, const shard::Snapshot* snapshot) {
   std::vector<shard::StateTensor> tensors = snapshot != nullptr ? snapshot->tensors() : shard::state_tensors(store);
   std::erase_if(tensors, [&](const shard::StateTensor& t) {
-    return t.scale_slot >= 0 && !t.history && !store.has_scale(t.scale_slot);
+    return t.scale_slot >= 0 && !t.history && !store.scales().has_scale(t.scale_slot);
   });
   return tensors;
 }

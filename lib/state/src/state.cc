@@ -188,7 +188,7 @@ std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& 
     if (adapters) begin_adapters(model, checkpoint, adapters);
   };
   if (auto reason = first_reason(host_comm, read)) return reason;
-  for (const std::int64_t slot : slots) model.store.set_history(slot);
+  for (const std::int64_t slot : slots) model.store.scales().set_history(slot);
   model.store.refresh_compute_weights(model.ctx);
   return std::nullopt;
 }

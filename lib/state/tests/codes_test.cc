@@ -76,11 +76,11 @@ class Codes : public FolderTest {
       return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {kSequences, kLength});
     };
     const tensor::Tensor losses(DType::f32, {kSequences * kLength});
-    model.store.begin_micro_batch(0, 1);
+    model.store.gradients().begin_micro_batch(0, 1);
     model.decoder.forward_backward(model.ctx, model.engine, model.store,
                                    {view(tokens), view(targets), kSequences, kLength}, 1.0f / (kSequences * kLength),
                                    losses.view());
-    model.store.finish_gradients(model.ctx);
+    model.store.gradients().finish(model.ctx);
     std::vector<std::vector<float>> all;
     for (const shard::ParameterShard& o : model.store.shards())
       if (!o.gradient.empty()) all.emplace_back(o.gradient.as<float>(), o.gradient.as<float>() + o.gradient.size());

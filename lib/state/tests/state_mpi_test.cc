@@ -27,7 +27,7 @@ void reshard(const comm::MeshShape& shape, const std::string& from, const std::s
     Kit kit(comm::Mesh(*group, shape), config, small_table(config), options);
     kit.fill(odd_value);
     shard::give_gradients(kit.store, 5, 1.0f / static_cast<float>(ranks), 0, 1);
-    kit.store.finish_gradients(kit.ctx);
+    kit.store.gradients().finish(kit.ctx);
     const optim::Settings settings;
     const optim::Gate gate;
     kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));

@@ -83,12 +83,12 @@ class Evaluation {
   LossSum run() {
     const std::int64_t rounds = divide_up(size_.samples, size_.batch * mesh_.data_parts());
     const std::int64_t stage = model_.store.stage().number, last = model_.store.stage().stages - 1;
-    const bool recorded = model_.store.record_amaxes(false);
+    const bool recorded = model_.store.scales().record_amaxes(false);
     for (std::int64_t turn = 0; turn < rounds + last; ++turn) {
       comm::agree(host_comm_, [&] {
         if (turn < rounds) read(turn);
       });
-      if (turn == 0 && model_.store.needs_calibration()) calibrate();
+      if (turn == 0 && model_.store.scales().needs_calibration()) calibrate();
       const std::int64_t round = turn - stage;
       if (round >= 0 && round < rounds)
         compute(round);
@@ -99,7 +99,7 @@ class Evaluation {
         each_(part.first, mesh_.counts_samples() ? part.count : 0, losses_.data());
       }
     }
-    model_.store.record_amaxes(recorded);
+    model_.store.scales().record_amaxes(recorded);
     check_planned(host_comm_, sum_.gemms, gemms_, "the evaluation");
     sum_.gemms = sum_over_ranks(host_comm_, sum_.gemms);
     host_comm_.all_reduce(std::span<double>(&sum_.loss, 1), comm::Reduce::sum);
@@ -131,11 +131,11 @@ class Evaluation {
   void calibrate() {
     const device::Scope scope(model_.arena);
     const View losses = allocate_losses(part_of(0));
-    const bool recorded = model_.store.record_amaxes(true);
-    model_.store.begin_calibration();
+    const bool recorded = model_.store.scales().record_amaxes(true);
+    model_.store.scales().begin_calibration();
     shard::forward(model_, batch_of(0).batch(model_.ctx), losses);
     model_.store.end_calibration(model_.ctx);
-    model_.store.record_amaxes(recorded);
+    model_.store.scales().record_amaxes(recorded);
   }
   // This stage's part of a round; adds its losses on the last stage.
   void compute(std::int64_t round) {

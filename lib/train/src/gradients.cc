@@ -79,7 +79,7 @@ void write_gradients(shard::ShardedModel& model, comm::Communicator& host_comm, 
     if (comm::is_writer(host_comm)) file.emplace(path, force, model.store.table(), metadata);
   });
   std::exception_ptr failure;
-  model.store.visit_gradients(model.ctx, [&](const model::Parameter& p, const tensor::View& gradient) {
+  model.store.gradients().visit(model.ctx, [&](const model::Parameter& p, const tensor::View& gradient) {
     if (failure) return;
     try {
       file->write(model.ctx, p, gradient);

@@ -59,7 +59,7 @@ std::optional<std::string> load_model(shard::ShardedModel& model, comm::Communic
                                       const ckpt::Checkpoint& checkpoint, const settings::PrecisionConfig& precision,
                                       bool moments, const settings::AdapterValues& adapters) {
   std::optional<std::string> damage = state::load(model, host_comm, checkpoint, moments, adapters);
-  if (!damage && !settings::has_scales_of(checkpoint, precision)) model.store.require_calibration();
+  if (!damage && !settings::has_scales_of(checkpoint, precision)) model.store.scales().require_calibration();
   return damage;
 }
 

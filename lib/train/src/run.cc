@@ -163,7 +163,7 @@ void evaluate_now(RunState& state, const RunContext& run) {
 // Generates text and records it. Collective.
 void sample(RunState& state, const RunContext& run) {
   const std::int64_t step = state.position.step;
-  if (state.model.store.needs_calibration())
+  if (state.model.store.scales().needs_calibration())
     return run.journal.warn(step, "no sample: no step had targets yet, so the scales of recipe delayed are not known");
   run.journal.progress("sampling after step " + std::to_string(step));
   const Clock::time_point start = Clock::now();
@@ -236,7 +236,7 @@ EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
 void save_gradients(RunState& state, const RunContext& run, const json::Value& record, bool masked) {
   const settings::RunConfig& c = run.config();
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write gradients", 0);
-  if (masked) state.model.store.zero_gradients(state.model.ctx);
+  if (masked) state.model.store.gradients().zero(state.model.ctx);
   write_gradients(state.model, run.host_comm, c.gradients, c.force,
                   gradient_metadata(record, mesh_record(run.device.mesh().shape()), run.setup.model_spec.config));
   run.journal.note("the gradients of step " + std::to_string(state.position.step) + " are in " + c.gradients);

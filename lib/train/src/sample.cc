@@ -79,7 +79,7 @@ SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_com
   std::vector<std::int32_t> text(setup.prompt.begin(), setup.prompt.end());
   generate::TextStream stream(setup.codec, setup.prompt, {});
   const int chooser = host_comm.size() - model.store.mesh().of_stage().size();  // the first rank of the last stage
-  const bool recorded = model.store.record_amaxes(false);
+  const bool recorded = model.store.scales().record_amaxes(false);
   for (std::int64_t i = 0; i < setup.tokens; ++i) {
     const device::Scope scope(model.arena);
     const View logits = next_logits(model, text);
@@ -93,7 +93,7 @@ SampledText sample_text(shard::ShardedModel& model, comm::Communicator& host_com
     text.push_back(static_cast<std::int32_t>(next));
     if (std::ranges::find(setup.end_tokens, next) != setup.end_tokens.end()) break;
   }
-  model.store.record_amaxes(recorded);
+  model.store.scales().record_amaxes(recorded);
   out.text += stream.finish();
   return out;
 }

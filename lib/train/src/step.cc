@@ -41,7 +41,7 @@ shard::PassTimes forward_backward(StepEnvironment& env, const MicroBatches& batc
        [&](const View& losses) {
          if (mesh.counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
        }});
-  env.model.store.finish_gradients(env.model.ctx);
+  env.model.store.gradients().finish(env.model.ctx);
   return times;
 }
 
@@ -100,7 +100,7 @@ StepScalars read_scalars(const StepEnvironment& env) {
 StepScalars* scalars_in(const device::Buffer& buffer) { return reinterpret_cast<StepScalars*>(buffer.data()); }
 
 void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals) {
-  env.model.store.begin_calibration();
+  env.model.store.scales().begin_calibration();
   (void)forward_backward(env, batches, totals);
   env.model.store.end_calibration(env.model.ctx);
 }
@@ -113,7 +113,7 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTo
   c.times = forward_backward(env, batches, totals);
   if (trace) env.model.store.trace_gradients(nullptr);
   c.gemms = env.model.engine.counts() - before;
-  env.model.store.add_gradient_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
+  env.model.store.gradients().add_squares(env.model.ctx, &scalars_in(env.scalars)->square_sum);
   if (!trace) return c;
   const StepScalars scalars = read_scalars(env);
   c.loss = scalars.loss;
@@ -282,15 +282,15 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
     return r;
   }
 
-  r.calibrated = env.model.store.needs_calibration();
+  r.calibrated = env.model.store.scales().needs_calibration();
   if (r.calibrated) calibrate(env, batches, totals);
   r.replayed = c.paranoid > 0 && (position.step + 1) % c.paranoid == 0;
   const Computed computed = compute_observed(env, batches, totals, r.replayed);
   if (r.replayed) {
-    const bool recorded = env.model.store.record_amaxes(false);
+    const bool recorded = env.model.store.scales().record_amaxes(false);
     check_same_bits(env.host_comm, env.model.store.table(), position.step + 1, computed,
                     compute(env, batches, totals, true));
-    env.model.store.record_amaxes(recorded);
+    env.model.store.scales().record_amaxes(recorded);
   }
   update(env, c, position, r.lr);
   if (r.replayed) check_replicas(env, position.step + 1);

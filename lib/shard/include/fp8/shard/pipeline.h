@@ -29,9 +29,9 @@ struct PassTimes {
   double total = 0;  ///< until the end of the last pass, with waits for other stages
 };
 
-/// Computes forward and backward of all micro-batches, whose gradients are then in model.store until
-/// finish_gradients(). With several stages activations and their gradients travel in their type. A send is started when
-/// its values are computed; a receive on the host before the action that precedes the one which needs it, on a GPU
+/// Computes forward and backward of all micro-batches, whose gradients are then in model.store.gradients() until its
+/// finish(). With several stages activations and their gradients travel in their type. A send is started when its
+/// values are computed; a receive on the host before the action that precedes the one which needs it, on a GPU
 /// together with the send before it. Collective.
 PassTimes run_passes(ShardedModel& model, const StepPasses& passes);
 

@@ -32,12 +32,9 @@ struct Sharded {
   View whole;  ///< [R, C...]
 };
 
-/// Starts an all-gather of mine [rows_of(rank), C...] of every rank into all [R, C...]; same dtype and device, both
-/// contiguous. With one rank copies unless both are the same memory. Throws Error when the views do not fit.
-comm::Request start_gather(comm::Communicator& device_comm, const View& mine, const View& all);
-
-/// Starts all-gathers of several tensors, in one group where the communicator has groups; all are checked before any is
-/// started.
+/// Starts all-gathers of several tensors, in one group where the communicator has groups: mine [rows_of(rank), C...] of
+/// every rank into whole [R, C...]; same dtype and device, both contiguous. With one rank copies unless both are the
+/// same memory. Throws Error when the views do not fit; all are checked before any is started.
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors);
 
 /// Starts reduce-scatters (sums) of several tensors, in one group where the communicator has groups: each whole f32

@@ -27,7 +27,7 @@ struct ModelSpec {
   model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
   int micro_batches = 1;                                ///< micro-batches of a step on each rank
   bool snapshot = false;                                ///< whether the model has a Snapshot
-  bool gathers_gradients = false;                       ///< whether ParameterStore::visit_gradients() will be called
+  bool gathers_gradients = false;                       ///< whether GradientReducer::visit() will be called
   model::OperationObserver* observer = nullptr;         ///< observer of the decoder's operations, or null
   std::int64_t logit_bytes = model::kLeastLogits;       ///< memory for a block of logits: MemoryPlan::logit_bytes
   ops::AttentionOptions attention{};                    ///< kernels of attention on a GPU
