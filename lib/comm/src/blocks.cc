@@ -23,10 +23,14 @@ ExchangedBlocks exchanged_blocks(std::span<const std::int64_t> bytes_to, std::sp
   return blocks;
 }
 
-void check_message(std::int64_t bytes, int rank, int peer, int ranks, const std::string& what) {
-  if (peer < 0 || peer >= ranks) throw Error(what + ": no rank " + std::to_string(peer));
-  if (peer == rank) throw Error(what + ": rank " + std::to_string(peer) + " is this rank itself");
-  if (bytes < 0) throw Error(what + ": negative size");
+void check_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received, int rank, int ranks) {
+  const auto check = [&](std::int64_t bytes, int peer, const std::string& what) {
+    if (peer < 0 || peer >= ranks) throw Error(what + ": no rank " + std::to_string(peer));
+    if (peer == rank) throw Error(what + ": rank " + std::to_string(peer) + " is this rank itself");
+    if (bytes < 0) throw Error(what + ": negative size");
+  };
+  for (const SentMessage& m : sent) check(m.bytes, m.to, "send");
+  for (const ReceivedMessage& m : received) check(m.bytes, m.from, "receive");
 }
 
 }  // namespace fp8::comm

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "fp8/comm/comm.h"
+
 namespace fp8::comm {
 
 /// Where each rank's block begins, and last the end of all: one more than ranks. Throws Error naming `what` unless
@@ -22,8 +24,8 @@ struct ExchangedBlocks {
 ExchangedBlocks exchanged_blocks(std::span<const std::int64_t> bytes_to, std::span<const std::int64_t> bytes_from,
                                  int rank, int ranks);
 
-/// Throws Error naming `what` unless `rank` may exchange a message of this size with `peer`, which is another one of
+/// Throws Error unless `rank` may start these messages: each has a size, and goes to or comes from another one of
 /// `ranks`.
-void check_message(std::int64_t bytes, int rank, int peer, int ranks, const std::string& what);
+void check_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received, int rank, int ranks);
 
 }  // namespace fp8::comm

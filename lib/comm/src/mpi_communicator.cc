@@ -9,10 +9,10 @@
 #include "blocks.h"
 #include "fp8/base/digest.h"
 #include "fp8/watchdog/watchdog.h"
-#include "magnitude.h"
 #include "mpi_c.h"
 #include "mpi_channel.h"
 #include "mpi_started.h"
+#include "together.h"
 
 namespace fp8::comm {
 namespace {
@@ -52,11 +52,7 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Barrier(comm_), "barrier");
   }
 
-  void all_reduce(std::span<float> values, Reduce op) override {
-    if (op != Reduce::amax) return reduce(values, MPI_FLOAT, op_of(op));
-    clear_signs(values);  // magnitudes order as their bits do, see larger_magnitude()
-    reduce(values, MPI_INT32_T, MPI_MAX);
-  }
+  using Communicator::all_reduce;
   void all_reduce(std::span<double> values, Reduce op) override { reduce(values, MPI_DOUBLE, op_of(op)); }
   void all_reduce(std::span<std::int64_t> values, Reduce op) override { reduce(values, MPI_INT64_T, op_of(op)); }
 
@@ -76,8 +72,7 @@ class MpiCommunicator final : public Communicator {
     }
     const std::vector<std::int64_t> offsets = offsets_of(lengths, size_, "all-gather");
     std::string all(static_cast<std::size_t>(offsets.back()), '\0');
-    start_all_gather(reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<std::byte*>(all.data()), lengths)
-        .wait();
+    gather({reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<std::byte*>(all.data()), lengths});
     std::vector<std::string> texts;
     for (std::size_t r = 0; r < lengths.size(); ++r) {
       texts.push_back(all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
@@ -85,20 +80,27 @@ class MpiCommunicator final : public Communicator {
     return texts;
   }
 
-  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
-    const std::vector<std::int64_t> offsets = offsets_of(bytes_of, size_, "all-gather");
-    if (offsets.back() == 0) return {};
-    return mpi_all_gather(group(), mine, all, bytes_of, offsets);
+  Request start_all_gathers(std::span<const GatheredTensor> tensors) override {
+    std::vector<Request> parts;
+    for (const GatheredTensor& t : tensors)
+      if (const std::vector<std::int64_t> offsets = offsets_of(t.bytes_of, size_, "all-gather"); offsets.back() > 0)
+        parts.push_back(mpi_all_gather(group(), t, offsets));
+    return together(std::move(parts));
   }
 
-  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
-    const std::vector<std::int64_t> offsets = offsets_of(count_of, size_, "reduce-scatter");
-    if (offsets.back() == 0) return {};
-    return mpi_reduce_scatter(group(), next_tag(), full, mine, offsets);
+  Request start_reduce_scatters(std::span<const ScatteredTensor> tensors) override {
+    std::vector<Request> parts;
+    for (const ScatteredTensor& t : tensors)
+      if (const std::vector<std::int64_t> offsets = offsets_of(t.count_of, size_, "reduce-scatter"); offsets.back() > 0)
+        parts.push_back(mpi_reduce_scatter(group(), next_tag(), t, offsets));
+    return together(std::move(parts));
   }
 
-  Request start_all_reduce(std::span<float> values, Reduce op) override {
-    return values.empty() ? Request() : mpi_all_reduce(group(), next_tag(), values, op);
+  Request start_all_reduces(std::span<const std::span<float>> tensors, Reduce op) override {
+    std::vector<Request> parts;
+    for (const std::span<float> t : tensors)
+      if (!t.empty()) parts.push_back(mpi_all_reduce(group(), next_tag(), t, op));
+    return together(std::move(parts));
   }
 
   // Also without blocks of this rank, because others may have some, and all count the collective.
@@ -108,14 +110,14 @@ class MpiCommunicator final : public Communicator {
     return mpi_all_to_all(group(), next_tag(), from, to, blocks);
   }
 
-  Request start_send(const std::byte* from, std::int64_t bytes, int to) override {
-    check_message(bytes, rank_, to, size_, "send");
-    return bytes == 0 ? Request() : mpi_send(group(), from, bytes, to);
-  }
-
-  Request start_receive(std::byte* to, std::int64_t bytes, int from) override {
-    check_message(bytes, rank_, from, size_, "receive");
-    return bytes == 0 ? Request() : mpi_receive(group(), to, bytes, from);
+  Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) override {
+    check_messages(sent, received, rank_, size_);
+    std::vector<Request> parts;
+    for (const ReceivedMessage& m : received)
+      if (m.bytes > 0) parts.push_back(mpi_receive(group(), m));
+    for (const SentMessage& m : sent)
+      if (m.bytes > 0) parts.push_back(mpi_send(group(), m));
+    return together(std::move(parts));
   }
 
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {

@@ -363,14 +363,13 @@ class Message final : public Pending {
 
 }  // namespace
 
-Request mpi_all_gather(const MpiGroup& group, const std::byte* mine, std::byte* all,
-                       std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets) {
-  return Request(std::make_unique<AllGather>(group, mine, all, bytes_of, offsets));
+Request mpi_all_gather(const MpiGroup& group, const GatheredTensor& tensor, const std::vector<std::int64_t>& offsets) {
+  return Request(std::make_unique<AllGather>(group, tensor.mine, tensor.all, tensor.bytes_of, offsets));
 }
 
-Request mpi_reduce_scatter(const MpiGroup& group, int tag, float* full, float* mine,
+Request mpi_reduce_scatter(const MpiGroup& group, int tag, const ScatteredTensor& tensor,
                            const std::vector<std::int64_t>& offsets) {
-  return Request(std::make_unique<ReduceScatter>(group, tag, full, mine, offsets));
+  return Request(std::make_unique<ReduceScatter>(group, tag, tensor.full, tensor.mine, offsets));
 }
 
 Request mpi_all_reduce(const MpiGroup& group, int tag, std::span<float> values, Reduce op) {
@@ -383,14 +382,14 @@ Request mpi_all_to_all(const MpiGroup& group, int tag, const std::byte* from, st
   return Request(std::make_unique<AllToAll>(group, tag, from, to, blocks));
 }
 
-Request mpi_send(const MpiGroup& group, const std::byte* from, std::int64_t bytes, int to) {
-  return Request(
-      std::make_unique<Message>(group, group.rank, to, [&](Requests& r) { r.send(from, bytes, group.longest, to); }));
+Request mpi_send(const MpiGroup& group, const SentMessage& m) {
+  return Request(std::make_unique<Message>(group, group.rank, m.to,
+                                           [&](Requests& r) { r.send(m.from, m.bytes, group.longest, m.to); }));
 }
 
-Request mpi_receive(const MpiGroup& group, std::byte* to, std::int64_t bytes, int from) {
-  return Request(std::make_unique<Message>(group, from, group.rank,
-                                           [&](Requests& r) { r.receive(to, bytes, group.longest, from); }));
+Request mpi_receive(const MpiGroup& group, const ReceivedMessage& m) {
+  return Request(std::make_unique<Message>(group, m.from, group.rank,
+                                           [&](Requests& r) { r.receive(m.to, m.bytes, group.longest, m.from); }));
 }
 
 }  // namespace fp8::comm

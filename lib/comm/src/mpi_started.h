@@ -35,20 +35,19 @@ void in_pieces(std::int64_t n, std::int64_t longest, F&& f) {
   for (std::int64_t at = 0; at < n; at += longest) f(at, static_cast<int>(std::min(longest, n - at)));
 }
 
-/// See Communicator::start_all_gather(); `offsets` are the prefix sums of bytes_of.
-Request mpi_all_gather(const MpiGroup& group, const std::byte* mine, std::byte* all,
-                       std::span<const std::int64_t> bytes_of, const std::vector<std::int64_t>& offsets);
-/// See Communicator::start_reduce_scatter(); `offsets` are the prefix sums of count_of.
-Request mpi_reduce_scatter(const MpiGroup& group, int tag, float* full, float* mine,
+/// One of Communicator::start_all_gathers(); `offsets` are the prefix sums of bytes_of.
+Request mpi_all_gather(const MpiGroup& group, const GatheredTensor& tensor, const std::vector<std::int64_t>& offsets);
+/// One of Communicator::start_reduce_scatters(); `offsets` are the prefix sums of count_of.
+Request mpi_reduce_scatter(const MpiGroup& group, int tag, const ScatteredTensor& tensor,
                            const std::vector<std::int64_t>& offsets);
-/// See Communicator::start_all_reduce().
+/// One of Communicator::start_all_reduces().
 Request mpi_all_reduce(const MpiGroup& group, int tag, std::span<float> values, Reduce op);
 /// See Communicator::start_all_to_all().
 Request mpi_all_to_all(const MpiGroup& group, int tag, const std::byte* from, std::byte* to,
                        const ExchangedBlocks& blocks);
-/// See Communicator::start_send(); bytes > 0.
-Request mpi_send(const MpiGroup& group, const std::byte* from, std::int64_t bytes, int to);
-/// See Communicator::start_receive(); bytes > 0.
-Request mpi_receive(const MpiGroup& group, std::byte* to, std::int64_t bytes, int from);
+/// One of Communicator::start_messages(); bytes > 0.
+Request mpi_send(const MpiGroup& group, const SentMessage& message);
+/// The same.
+Request mpi_receive(const MpiGroup& group, const ReceivedMessage& message);
 
 }  // namespace fp8::comm

@@ -115,26 +115,10 @@ class NcclCommunicator final : public OfDevice {
     owned_ = std::move(host);
   }
 
-  void all_reduce(std::span<float> values, Reduce op) override { start_all_reduce(values, op).wait(); }
-  using OfDevice::all_reduce;
   void sum_here(std::span<double> values) override {
-    if (!values.empty()) start_reduction(values.data(), values.size(), ncclFloat64, ncclSum).wait();
-  }
-  Request start_all_reduce(std::span<float> values, Reduce op) override {
-    if (values.empty()) return {};
-    const bool amax = op == Reduce::amax;
-    if (amax) clear_signs(ctx_, values);
-    // Magnitudes order as their bits do, and NaN lies above infinity.
-    return start_reduction(values.data(), values.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op));
-  }
-
-  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
-    const GatheredTensor tensor{mine, all, {bytes_of.begin(), bytes_of.end()}};
-    return start_all_gathers({&tensor, 1});
-  }
-  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
-    const ScatteredTensor tensor{full, mine, {count_of.begin(), count_of.end()}};
-    return start_reduce_scatters({&tensor, 1});
+    if (values.empty()) return;
+    const auto sum = [&](cudaStream_t stream) { reduce(values.data(), values.size(), ncclFloat64, ncclSum, stream); };
+    gathers_->start("all-reduce", sum).wait();
   }
 
   Request start_all_gathers(std::span<const GatheredTensor> tensors) override {
@@ -155,11 +139,15 @@ class NcclCommunicator final : public OfDevice {
     });
   }
 
-  Request start_sums(std::span<const std::span<float>> tensors) override {
+  Request start_all_reduces(std::span<const std::span<float>> tensors, Reduce op) override {
     if (std::all_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.empty(); })) return {};
+    // Magnitudes order as their bits do, and NaN lies above infinity.
+    const bool amax = op == Reduce::amax;
+    for (const std::span<float> t : tensors)
+      if (amax && !t.empty()) clear_signs(ctx_, t);
     return gathers_->start("all-reduce", [&](cudaStream_t stream) {
       for (const std::span<float> t : tensors)
-        if (!t.empty()) reduce(t.data(), t.size(), ncclFloat32, ncclSum, stream);
+        if (!t.empty()) reduce(t.data(), t.size(), amax ? ncclInt32 : ncclFloat32, amax ? ncclMax : op_of(op), stream);
     });
   }
 
@@ -176,24 +164,13 @@ class NcclCommunicator final : public OfDevice {
       }
     });
   }
-  Request start_send(const std::byte* from, std::int64_t bytes, int to) override {
-    const SentMessage message{from, bytes, to};
-    return start_messages({&message, 1}, {});
-  }
-  Request start_receive(std::byte* to, std::int64_t bytes, int from) override {
-    const ReceivedMessage message{to, bytes, from};
-    return start_messages({}, {&message, 1});
-  }
   Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) override {
+    check_messages(sent, received, rank(), size());
     std::vector<watchdog::InFlightQueue::Ends> ends;  // of those that are not empty
-    for (const SentMessage& m : sent) {
-      check_message(m.bytes, rank(), m.to, size(), "send");
+    for (const SentMessage& m : sent)
       if (m.bytes > 0) ends.push_back({rank(), m.to});
-    }
-    for (const ReceivedMessage& m : received) {
-      check_message(m.bytes, rank(), m.from, size(), "receive");
+    for (const ReceivedMessage& m : received)
       if (m.bytes > 0) ends.push_back({m.from, rank()});
-    }
     if (ends.empty()) return {};
     return gathers_->start(
         "message",
@@ -223,9 +200,6 @@ class NcclCommunicator final : public OfDevice {
   }
   Connection& sums() { return sums_ ? *sums_ : *gathers_; }
 
-  Request start_reduction(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
-    return gathers_->start("all-reduce", [&](cudaStream_t stream) { reduce(values, count, type, op, stream); });
-  }
   void reduce(void* values, std::size_t count, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream) {
     nccl_.check(nccl_.AllReduce(values, values, count, type, op, gathers_->comm(), stream), "all-reduce");
   }

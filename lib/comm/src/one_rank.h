@@ -16,39 +16,40 @@ class OneRank : public Base {
   using Base::all_reduce;
   using Base::Base;
 
-  Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) override {
-    return copied(mine, all, offsets_of(bytes_of, 1, "all-gather").back());
+  Request start_all_gathers(std::span<const GatheredTensor> tensors) override {
+    for (const GatheredTensor& t : tensors) copied(t.mine, t.all, offsets_of(t.bytes_of, 1, "all-gather").back());
+    return {};
   }
-  Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) override {
-    const std::int64_t count = offsets_of(count_of, 1, "reduce-scatter").back();
-    return copied(full, mine, count * static_cast<std::int64_t>(sizeof(float)));
+  Request start_reduce_scatters(std::span<const ScatteredTensor> tensors) override {
+    for (const ScatteredTensor& t : tensors)
+      copied(t.full, t.mine, offsets_of(t.count_of, 1, "reduce-scatter").back() * std::int64_t{sizeof(float)});
+    return {};
   }
-  Request start_all_reduce(std::span<float> values, Reduce op) override {
-    all_reduce(values, op);
+  Request start_all_reduces(std::span<const std::span<float>> tensors, Reduce op) override {
+    for (const std::span<float> t : tensors)
+      if (op == Reduce::amax && !t.empty()) clear(t);
     return {};
   }
   Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
                            std::span<const std::int64_t> bytes_from) override {
-    return copied(from, to, exchanged_blocks(bytes_to, bytes_from, 0, 1).sent.back());
-  }
-  // There is no other rank, so both are refused.
-  Request start_send(const std::byte*, std::int64_t bytes, int to) override {
-    check_message(bytes, 0, to, 1, "send");
+    copied(from, to, exchanged_blocks(bytes_to, bytes_from, 0, 1).sent.back());
     return {};
   }
-  Request start_receive(std::byte*, std::int64_t bytes, int from) override {
-    check_message(bytes, 0, from, 1, "receive");
+  // There is no other rank, so any message is refused.
+  Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) override {
+    check_messages(sent, received, 0, 1);
     return {};
   }
 
  protected:
   /// Copies between different places; bytes > 0.
   virtual void copy(const void* from, void* to, std::int64_t bytes) const = 0;
+  /// Clears the signs of values, of which there are some.
+  virtual void clear(std::span<float> values) const = 0;
 
  private:
-  Request copied(const void* from, void* to, std::int64_t bytes) const {
+  void copied(const void* from, void* to, std::int64_t bytes) const {
     if (from != to && bytes > 0) copy(from, to, bytes);
-    return {};
   }
 };
 

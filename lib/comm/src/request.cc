@@ -1,7 +1,7 @@
 // A collective is waited for exactly once, at the latest by the destructor. Several may have one request.
 #include <utility>
 
-#include "fp8/comm/comm.h"
+#include "together.h"
 
 namespace fp8::comm {
 namespace {
@@ -24,33 +24,10 @@ class Several final : public Request::Operation {
   std::vector<Request> parts_;
 };
 
-template <class Tensor, class Start>
-Request start_each(std::span<const Tensor> tensors, Start&& start) {
-  std::vector<Request> parts;
-  for (const Tensor& t : tensors) parts.push_back(start(t));
-  return Request(std::make_unique<Several>(std::move(parts)));
-}
-
 }  // namespace
 
-Request Communicator::start_all_gathers(std::span<const GatheredTensor> tensors) {
-  return start_each(tensors, [this](const GatheredTensor& t) { return start_all_gather(t.mine, t.all, t.bytes_of); });
-}
-
-Request Communicator::start_reduce_scatters(std::span<const ScatteredTensor> tensors) {
-  return start_each(tensors,
-                    [this](const ScatteredTensor& t) { return start_reduce_scatter(t.full, t.mine, t.count_of); });
-}
-
-Request Communicator::start_sums(std::span<const std::span<float>> tensors) {
-  return start_each(tensors, [this](const std::span<float>& t) { return start_all_reduce(t, Reduce::sum); });
-}
-
-Request Communicator::start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) {
-  std::vector<Request> parts;
-  for (const ReceivedMessage& m : received) parts.push_back(start_receive(m.to, m.bytes, m.from));
-  for (const SentMessage& m : sent) parts.push_back(start_send(m.from, m.bytes, m.to));
-  return Request(std::make_unique<Several>(std::move(parts)));
+Request together(std::vector<Request> parts) {
+  return parts.empty() ? Request() : Request(std::make_unique<Several>(std::move(parts)));
 }
 
 Request& Request::operator=(Request&& other) noexcept {

@@ -22,9 +22,7 @@ class Solo final : public OneRank<Communicator> {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void barrier() override {}
-  void all_reduce(std::span<float> values, Reduce op) override {
-    if (op == Reduce::amax) clear_signs(values);
-  }
+  using OneRank::all_reduce;
   void all_reduce(std::span<double>, Reduce op) override { refuse_amax(op); }
   void all_reduce(std::span<std::int64_t>, Reduce op) override { refuse_amax(op); }
   void broadcast(std::span<std::byte>, int root) override {
@@ -47,6 +45,7 @@ class Solo final : public OneRank<Communicator> {
   void copy(const void* from, void* to, std::int64_t bytes) const override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
+  void clear(std::span<float> values) const override { clear_signs(values); }
   watchdog::ProgressTable progress_;
   std::unique_ptr<watchdog::Watchdog> watchdog_;
 };

@@ -12,10 +12,6 @@ class SoloOnDevice final : public OneRank<OfDevice> {
   SoloOnDevice(std::unique_ptr<Communicator> host, const device::Context& ctx) : OneRank(*host, ctx) {
     owned_ = std::move(host);
   }
-  using OneRank::all_reduce;
-  void all_reduce(std::span<float> values, Reduce op) override {
-    if (op == Reduce::amax && !values.empty()) clear_signs(ctx_, values);
-  }
   void sum_here(std::span<double>) override {}
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     return std::make_unique<SoloOnDevice>(host_.split(color, key, name), ctx_);
@@ -26,6 +22,7 @@ class SoloOnDevice final : public OneRank<OfDevice> {
     using device::DeviceType;
     device::copy_bytes(ctx_, to, DeviceType::cuda, from, DeviceType::cuda, static_cast<std::size_t>(bytes));
   }
+  void clear(std::span<float> values) const override { clear_signs(ctx_, values); }
   std::unique_ptr<Communicator> owned_;
 };
 

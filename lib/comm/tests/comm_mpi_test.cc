@@ -50,8 +50,7 @@ std::vector<std::int64_t> members(Communicator& group) {
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(group.size()));
   const std::int64_t own = world()->rank();
   const std::vector<std::int64_t> bytes(ranks.size(), sizeof own);
-  group.start_all_gather(reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(ranks.data()), bytes)
-      .wait();
+  group.gather({reinterpret_cast<const std::byte*>(&own), reinterpret_cast<std::byte*>(ranks.data()), bytes});
   return ranks;
 }
 
@@ -209,7 +208,7 @@ TEST(World, AWatchdogNamesTheGroup) {
     const std::unique_ptr<Communicator> part = group.split(group.rank() / 2, group.rank(), "dp_shard");
     if (group.rank() == 1) compute_too_long();
     std::vector<float> values(3);
-    if (group.rank() < 2) part->start_all_reduce(values, Reduce::sum).wait();
+    if (group.rank() < 2) part->all_reduce(std::span(values), Reduce::sum);
   });
   EXPECT_EQ(all[0], "rank 1 did not reach all-reduce 1 of dp_shard (step 3) within 1 s\n");
   for (std::size_t r = 1; r < all.size(); ++r) EXPECT_EQ(all[r], "");
@@ -223,8 +222,8 @@ TEST(World, AWatchdogNamesTheSenderOfAMessage) {
     const int rank = group.rank(), last = group.size() - 1;
     std::vector<std::byte> bytes(4);
     if (rank == last) compute_too_long();
-    if (rank < last) part->start_receive(bytes.data(), 4, rank + 1).wait();
-    if (rank > 0) part->start_send(bytes.data(), 4, rank - 1).wait();
+    if (rank < last) start(*part, ReceivedMessage{bytes.data(), 4, rank + 1}).wait();
+    if (rank > 0) start(*part, SentMessage{bytes.data(), 4, rank - 1}).wait();
   });
   const std::size_t last = all.size() - 1;
   const std::string sender = std::to_string(last), receiver = std::to_string(last - 1);

@@ -2,6 +2,7 @@
 #include "fp8/shard/expert_group.h"
 
 #include "fp8/device/profile.h"
+#include "view_bytes.h"
 
 namespace fp8::shard {
 
@@ -15,7 +16,7 @@ void ExpertGroup::gather_counts(const device::Context& ctx, const View& counts, 
   const std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks()), static_cast<std::int64_t>(counts.bytes()));
   traffic_->add_gather(comm::Along::ep, *group_, counts.dtype, bytes.front());
   const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
-  group_->start_all_gather(static_cast<const std::byte*>(counts.data), static_cast<std::byte*>(all.data), bytes).wait();
+  group_->gather({bytes_at(counts), memory_at(all), bytes});
 }
 
 void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::span<const std::int64_t> rows_to,
@@ -29,10 +30,7 @@ void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::sp
   const std::int64_t own = rows_to[static_cast<std::size_t>(rank())] * row;
   traffic_->add(comm::Along::ep, from.dtype, static_cast<std::int64_t>(from.bytes()) - own);
   const device::Timer timer(ctx, device::Work::communication, "all-to-all", static_cast<double>(from.bytes()));
-  group_
-      ->start_all_to_all(static_cast<const std::byte*>(from.data), bytes_of(rows_to), static_cast<std::byte*>(to.data),
-                         bytes_of(rows_from))
-      .wait();
+  group_->start_all_to_all(bytes_at(from), bytes_of(rows_to), memory_at(to), bytes_of(rows_from)).wait();
 }
 
 }  // namespace fp8::shard

@@ -181,7 +181,7 @@ void GradientReducer::start_replica_sums(int unit) {
     terms.emplace_back(own.as<float>(), static_cast<std::size_t>(own.size()));
     mesh_.traffic().add_all_reduce(comm::Along::dp_replicate, mesh_.replicas(), DType::f32, own.size());
   }
-  if (!terms.empty()) replica_sums_.push_back(mesh_.replicas().start_sums(terms));
+  if (!terms.empty()) replica_sums_.push_back(mesh_.replicas().start_all_reduces(terms, comm::Reduce::sum));
 }
 
 void GradientReducer::finish_replica_sums(const Context& ctx) {
@@ -217,7 +217,7 @@ void GradientReducer::sum_replicas_in_bf16(const Context& ctx, const View& gradi
     ops::sum_terms(ctx, terms, sum);
     ops::copy(ctx, sum, rounded);
   }
-  group.start_all_gather(bytes_at(rounded), memory_at(sent), bytes).wait();
+  group.gather({bytes_at(rounded), memory_at(sent), bytes});
   ops::copy(ctx, sent, flat);
 }
 
@@ -279,7 +279,7 @@ void GradientReducer::visit(const Context& ctx,
     }
     {
       const device::Timer timer(ctx, device::Work::communication, "gather gradient", tensor::bytes_of(pieces));
-      group.start_all_gather(bytes_at(o.gradient), memory_at(pieces), bytes).wait();
+      group.gather({bytes_at(o.gradient), memory_at(pieces), bytes});
     }
     if (!comm::is_writer(mesh_.all())) continue;
     std::int64_t at = 0;

@@ -28,7 +28,7 @@ void TensorGroup::gather(const device::Context& ctx, const View& own, const View
   traffic_->add_gather(comm::Along::tp, *group_, own.dtype, static_cast<std::int64_t>(own.bytes()));
   std::vector<std::int64_t> bytes;
   for (int r = 0; r < ranks(); ++r) bytes.push_back(rows_of(all.shape[0], r, ranks()).count() * row_bytes(all));
-  group_->start_all_gather(bytes_at(own), memory_at(all), bytes).wait();
+  group_->gather({bytes_at(own), memory_at(all), bytes});
 }
 
 // In turn s each rank sends its rows to the rank that is s places further, so that every rank has one sender and one
@@ -112,7 +112,7 @@ void TensorGroup::all_reduce(const device::Context& ctx, const View& values, com
   const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
   if (ctx.dry) return;
   traffic_->add_all_reduce(comm::Along::tp, *group_, values.dtype, values.size());
-  group_->start_all_reduce(floats_of(values), op).wait();
+  group_->all_reduce(floats_of(values), op);
 }
 
 void TensorGroup::maximum(const device::Context& ctx, const View& values) {

@@ -21,20 +21,20 @@ class Lone final : public comm::Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void barrier() override { no_ranks(); }
-  void all_reduce(std::span<float>, comm::Reduce) override { no_ranks(); }
   void all_reduce(std::span<double>, comm::Reduce) override { no_ranks(); }
   void all_reduce(std::span<std::int64_t>, comm::Reduce) override { no_ranks(); }
   void broadcast(std::span<std::byte>, int) override { no_ranks(); }
   std::vector<std::string> all_gather(const std::string&) override { no_ranks(); }
-  comm::Request start_all_gather(const std::byte*, std::byte*, std::span<const std::int64_t>) override { no_ranks(); }
-  comm::Request start_reduce_scatter(float*, float*, std::span<const std::int64_t>) override { no_ranks(); }
-  comm::Request start_all_reduce(std::span<float>, comm::Reduce) override { no_ranks(); }
+  comm::Request start_all_gathers(std::span<const comm::GatheredTensor>) override { no_ranks(); }
+  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor>) override { no_ranks(); }
+  comm::Request start_all_reduces(std::span<const std::span<float>>, comm::Reduce) override { no_ranks(); }
   comm::Request start_all_to_all(const std::byte*, std::span<const std::int64_t>, std::byte*,
                                  std::span<const std::int64_t>) override {
     no_ranks();
   }
-  comm::Request start_send(const std::byte*, std::int64_t, int) override { no_ranks(); }
-  comm::Request start_receive(std::byte*, std::int64_t, int) override { no_ranks(); }
+  comm::Request start_messages(std::span<const comm::SentMessage>, std::span<const comm::ReceivedMessage>) override {
+    no_ranks();
+  }
   std::unique_ptr<comm::Communicator> split(int, int, const std::string&) override { no_ranks(); }
   bool watch(double, const std::function<void(const watchdog::Stall&)>&) override { no_ranks(); }
   watchdog::ProgressTable& progress() override { return progress_; }

@@ -24,7 +24,7 @@ class Meeting final : public model::OperationObserver {
   void observe(const device::Context& ctx, const model::Operation& operation, const View&) override {
     if (ctx.dry) return;
     if (ranks_.rank() == 0 && operation.name == "embed_tokens" && ++passes_ == ranks_.size())
-      message_ = ranks_.start_send(&byte_, 1, last());
+      message_ = ranks_.start_messages(std::array{comm::SentMessage{&byte_, 1, last()}}, {});
     if (ranks_.rank() == last() && !waited_) wait();
   }
   bool met() const { return met_; }
@@ -33,7 +33,7 @@ class Meeting final : public model::OperationObserver {
   int last() const { return ranks_.size() - 1; }
   void wait() {
     waited_ = true;
-    message_ = ranks_.start_receive(&byte_, 1, 0);
+    message_ = ranks_.start_messages({}, std::array{comm::ReceivedMessage{&byte_, 1, 0}});
     const auto begin = std::chrono::steady_clock::now();
     while (!(met_ = message_.test()) && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -2,6 +2,7 @@
 // are divided. A communicator that loses the gradients of one rank shows that the comparison would notice.
 #include <array>
 #include <map>
+#include <numeric>
 
 #include "../../comm/tests/forwarding.h"
 #include "fp8/convert/convert.h"
@@ -123,11 +124,10 @@ TEST(Gradients, ThatTravelInBf16AreRounded) {
 class Lossy final : public comm::Forwarding {
  public:
   using Forwarding::Forwarding;
-  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
-    std::int64_t total = 0;
-    for (const std::int64_t count : counts) total += count;
-    if (rank() == size() - 1) std::fill_n(full, total, 0.0f);
-    return Forwarding::start_reduce_scatter(full, mine, counts);
+  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor> tensors) override {
+    for (const auto& [full, mine, counts] : tensors)
+      if (rank() == size() - 1) std::fill_n(full, std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), 0.0f);
+    return Forwarding::start_reduce_scatters(tensors);
   }
 };
 

@@ -62,21 +62,25 @@ class Faulty final : public comm::Forwarding {
   /// The next all-gathers, or the next reduce-scatter, return a wrong bit or value on the victim.
   void flip(bool gather) { (gather ? gathers_ : scatters_) = rank() != victim_ ? 0 : gather ? 6 : 1; }
 
-  comm::Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes) override {
-    comm::Request r = Forwarding::start_all_gather(mine, all, bytes);
-    const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-    if (poisons_ > 0 && total > 1) {
-      r.wait();
-      std::fill_n(all + (total / 2 & ~std::int64_t{1}), 2, std::byte{0xFF});
-      --poisons_;
+  comm::Request start_all_gathers(std::span<const comm::GatheredTensor> tensors) override {
+    comm::Request r = Forwarding::start_all_gathers(tensors);
+    for (const auto& [mine, all, bytes] : tensors) {
+      const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+      if (poisons_ > 0 && total > 1) {
+        r.wait();
+        std::fill_n(all + (total / 2 & ~std::int64_t{1}), 2, std::byte{0xFF});
+        --poisons_;
+      }
+      if (gathers_ > 0 && total > 0) r.wait(), all[total / 2 | 1] ^= std::byte{1}, --gathers_;
     }
-    if (gathers_ > 0 && total > 0) r.wait(), all[total / 2 | 1] ^= std::byte{1}, --gathers_;
     return r;
   }
-  comm::Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> counts) override {
-    comm::Request r = Forwarding::start_reduce_scatter(full, mine, counts);
-    if (scatters_ > 0 && counts[static_cast<std::size_t>(rank())] > 0) r.wait(), mine[0] += 1.0f, --scatters_;
-    return r;
+  comm::Request start_reduce_scatters(std::span<const comm::ScatteredTensor> tensors) override {
+    for (const auto& [full, mine, counts] : tensors) {
+      const auto own = counts.begin() + rank();
+      if (scatters_ > 0 && *own > 0) full[std::accumulate(counts.begin(), own, std::int64_t{0})] += 1.0f, --scatters_;
+    }
+    return Forwarding::start_reduce_scatters(tensors);
   }
 
  private:

@@ -55,17 +55,17 @@ class Request {
   std::unique_ptr<Operation> op_;
 };
 
-/// Arguments of start_all_gather() for one tensor.
+/// A tensor that start_all_gathers() gathers: blocks of bytes, rank after rank. A block may be empty or exceed 2 GiB.
 struct GatheredTensor {
-  const std::byte* mine = nullptr;     ///< this rank's block
+  const std::byte* mine = nullptr;     ///< this rank's block; may lie at its place in `all`
   std::byte* all = nullptr;            ///< all blocks
   std::vector<std::int64_t> bytes_of;  ///< size of each rank's block
 };
 
-/// Arguments of start_reduce_scatter() for one tensor.
+/// A tensor of floats that start_reduce_scatters() adds over the ranks, each of which gets a block of the sums.
 struct ScatteredTensor {
-  float* full = nullptr;               ///< the terms of this rank
-  float* mine = nullptr;               ///< the sums of its block
+  float* full = nullptr;               ///< the terms of this rank; undefined afterwards, but for `mine`
+  float* mine = nullptr;               ///< the sums of its block; may lie at its place in `full`
   std::vector<std::int64_t> count_of;  ///< floats in each rank's block
 };
 
@@ -96,9 +96,10 @@ class Communicator {
   virtual device::DeviceType device() const { return device::DeviceType::host; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
-  /// Elementwise reduction in place; the same bits on every rank, and again with the same number of ranks. Max and
-  /// min need values without NaN; Reduce::amax clears signs.
-  virtual void all_reduce(std::span<float> values, Reduce op) = 0;
+  /// start_all_gathers() of one tensor, and the wait for it.
+  void gather(const GatheredTensor& tensor) { start_all_gathers({&tensor, 1}).wait(); }
+  /// start_all_reduces() of one tensor, and the wait for it.
+  void all_reduce(std::span<float> values, Reduce op) { start_all_reduces({&values, 1}, op).wait(); }
   /// Elementwise reduction of doubles; Reduce::amax is not offered.
   virtual void all_reduce(std::span<double> values, Reduce op) = 0;
   /// Sums of doubles on device(), in place; on a GPU the host does not wait for it.
@@ -109,43 +110,30 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// Every rank's text, by rank; lengths may differ.
   virtual std::vector<std::string> all_gather(const std::string& text) = 0;
-  /// Starts gathering blocks of bytes_of[r] bytes, rank after rank, into `all` (sum of bytes_of). `mine` holds
-  /// bytes_of[rank()] and may lie at its place inside `all`. A block may be empty; blocks may exceed 2 GiB.
-  virtual Request start_all_gather(const std::byte* mine, std::byte* all, std::span<const std::int64_t> bytes_of) = 0;
-  /// Starts the f32 sum of `full` over ranks, scattered: rank r receives its block of count_of[r] floats in `mine`,
-  /// which may lie at its place inside `full`. The rest of `full` is left undefined. The bits of the
-  /// result repeat with the same number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own
-  /// and repeats on the same machines with the same settings.
-  virtual Request start_reduce_scatter(float* full, float* mine, std::span<const std::int64_t> count_of) = 0;
-  /// Starts the elementwise reduction of floats in place, with the same bits on every rank, and again with the same
-  /// number of ranks: on the host Reduce::sum adds in the order of ranks; NCCL's order is its own, as in
-  /// start_reduce_scatter(). Otherwise as all_reduce(), whose sums may have other bits.
-  virtual Request start_all_reduce(std::span<float> values, Reduce op) = 0;
+  /// Starts the all-gathers of several tensors, with one request for all of them. NCCL gets them as one group, which
+  /// costs a kernel or a few, and the watchdog counts one collective; elsewhere each is a collective of its own.
+  virtual Request start_all_gathers(std::span<const GatheredTensor> tensors) = 0;
+  /// Starts the reduce-scatters (sums) of several tensors, with one request for all of them. The bits of the result
+  /// repeat with the same number of ranks: on the host the sum is in the order of ranks; NCCL's order is its own and
+  /// repeats on the same machines with the same settings. NCCL runs them at the same time as all-gathers, including
+  /// all-gathers that were started before.
+  virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors) = 0;
+  /// Starts the elementwise reductions in place of several tensors, with one request for all of them, and the same bits
+  /// on every rank. Sums are in the order of start_reduce_scatters(). Max and min need values without NaN; Reduce::amax
+  /// clears signs.
+  virtual Request start_all_reduces(std::span<const std::span<float>> tensors, Reduce op) = 0;
   /// Starts to send a block to each rank: bytes_to[r] bytes of `from`, where the blocks lie in the order of ranks, go
   /// to rank r. Its block of bytes_from[r] bytes for this rank arrives in `to`, also in the order of ranks. The two do
   /// not overlap. bytes_to[r] equals bytes_from of rank r for this rank; a block may be empty; blocks may exceed 2 GiB.
   virtual Request start_all_to_all(const std::byte* from, std::span<const std::int64_t> bytes_to, std::byte* to,
                                    std::span<const std::int64_t> bytes_from) = 0;
-  /// Starts to send a message of `bytes` bytes, 0 or more, to another rank of the group, which receives as many.
-  /// Messages from one rank to another arrive in the order in which they were started; otherwise ranks may start them
-  /// in any order relative to other messages and to collectives, but not on a GPU: there the messages and collectives
-  /// of a group run in the order in which a rank starts them, and each ends when the other ranks run theirs. Two ranks
-  /// that send to each other, or several that send in a ring, start what each of them sends and receives by one
-  /// start_messages(), and wait for it then; separate calls would wait for each other.
-  virtual Request start_send(const std::byte* from, std::int64_t bytes, int to) = 0;
-  /// Starts to receive a message; see start_send().
-  virtual Request start_receive(std::byte* to, std::int64_t bytes, int from) = 0;
-  /// Starts several messages, with one request for all of them, which NCCL exchanges at the same time.
-  virtual Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received);
-  /// Starts the all-gathers of several tensors, with one request for all of them. NCCL gets them as one group, which
-  /// costs a kernel or a few, and the watchdog counts one collective; elsewhere each is a collective of its own.
-  virtual Request start_all_gathers(std::span<const GatheredTensor> tensors);
-  /// Starts the reduce-scatters of several tensors, with one request for all of them. NCCL runs them at the same time
-  /// as all-gathers, including all-gathers that were started before.
-  virtual Request start_reduce_scatters(std::span<const ScatteredTensor> tensors);
-  /// Starts the sums of several tensors, each as start_all_reduce(), with one request for all of them. NCCL gets them
-  /// as one group.
-  virtual Request start_sums(std::span<const std::span<float>> tensors);
+  /// Starts messages to and from other ranks of the group, of 0 bytes or more, with one request for all of them. The
+  /// other rank sends or receives as many bytes. Messages from one rank to another arrive in the order in which they
+  /// were started; otherwise ranks may start them in any order relative to other messages and to collectives, but not
+  /// on a GPU: there the messages and collectives of a group run in the order in which a rank starts them, and each
+  /// ends when the other ranks run theirs. Two ranks that send to each other, or several that send in a ring, start
+  /// what each of them sends and receives by one call, and wait for it then; separate calls would wait for each other.
+  virtual Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) = 0;
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Messages of the watchdog contain `name`, as
   /// "dp_shard", unless it is empty, as that of all ranks is. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
