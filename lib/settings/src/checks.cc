@@ -344,7 +344,7 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Para
 }
 
 void check_moments(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
-  for (const shard::StateTensor& t : shard::state_tensors(shard::StateSource{table})) {
+  for (const shard::StateTensor& t : shard::state_tensors(table)) {
     if (t.weight) continue;
     const ckpt::TensorMeta& moment = checkpoint.at(t.name);
     const std::string what = checkpoint.path() + ": /" + moment.name;

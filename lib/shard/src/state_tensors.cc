@@ -19,24 +19,23 @@ RowRange share_of(const RowRange& rows, int copies, const comm::Mesh& mesh) {
 }
 
 // A member of each parameter's shard, under a prefix of names.
-StateKind of_parameters(std::string_view prefix, View ParameterShard::*values, bool weight) {
-  return [=](const StateSource& source, std::vector<StateTensor>& tensors) {
-    for (std::size_t i = 0; i < source.table.size(); ++i) {
-      const model::Parameter& p = source.table[i];
-      if (!weight && !p.trainable) continue;
-      StateTensor t{std::string(prefix) + p.name, p.whole_shape(), static_cast<int>(i), weight, {}, {}, {}};
-      if (source.store != nullptr) {
-        const ParameterShard& o = source.store->shards()[i];
-        t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
-        if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1))
-          t.columns = {p.first_col(), p.first_col() + p.cols()};
-        t.saved = source.store->layout().owns(p) ? share_of(t.rows, p.copies, source.store->mesh())
-                                                 : RowRange{t.rows.begin, t.rows.begin};
-        t.values = o.*values;
-      }
-      tensors.push_back(std::move(t));
+void add_parameters(const std::vector<model::Parameter>& table, const ParameterStore* store, std::string_view prefix,
+                    View ParameterShard::*values, std::vector<StateTensor>& tensors) {
+  const bool weight = prefix == ckpt::kWeights;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const model::Parameter& p = table[i];
+    if (!weight && !p.trainable) continue;
+    StateTensor t{std::string(prefix) + p.name, p.whole_shape(), static_cast<int>(i), weight, {}, {}, {}};
+    if (store != nullptr) {
+      const ParameterShard& o = store->shards()[i];
+      t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
+      if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1)) t.columns = {p.first_col(), p.first_col() + p.cols()};
+      t.saved =
+          store->layout().owns(p) ? share_of(t.rows, p.copies, store->mesh()) : RowRange{t.rows.begin, t.rows.begin};
+      t.values = o.*values;
     }
-  };
+    tensors.push_back(std::move(t));
+  }
 }
 
 // A tensor that every rank of a group holds.
@@ -63,27 +62,25 @@ void add_divided(const ParameterStore& store, const model::Parameter& p, StateTe
   tensors.push_back(std::move(t));
 }
 
-void add_factors(const StateSource& source, std::vector<StateTensor>& tensors) {
-  if (source.store == nullptr) return;
-  for (const ParameterShard& o : source.store->shards()) {
+void add_factors(const ParameterStore& store, std::vector<StateTensor>& tensors) {
+  for (const ParameterShard& o : store.shards()) {
     if (o.factors.empty()) continue;
-    const model::Parameter& p = source.table[static_cast<std::size_t>(o.number)];
+    const model::Parameter& p = store.layout().parameter(o.number);
     StateTensor t{std::string(ckpt::kScales) + p.name, {o.factors.shape[0]}, o.number, true, {}, {}, o.factors};
     if (o.factors.rank == 2) t.shape.push_back(o.factors.shape[1]);
     const bool one = o.factors.size() == 1 && o.factors.rank == 1;  // of the whole parameter
     if (p.bounds.empty() || one || (o.factors.rank == 1 && p.tensor_parallel_axis == 1))
-      add_whole(source.store->mesh().of_stage(), std::move(t), tensors);
+      add_whole(store.mesh().of_stage(), std::move(t), tensors);
     else
-      add_divided(*source.store, p, std::move(t), tensors);
+      add_divided(store, p, std::move(t), tensors);
   }
 }
 
-void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
-  if (source.store == nullptr) return;
-  for (const ScaleState& s : source.store->scales().states()) {
+void add_scales(const ParameterStore& store, std::vector<StateTensor>& tensors) {
+  for (const ScaleState& s : store.scales().states()) {
     const std::string name = std::string(ckpt::kFp8) + s.name;
     const auto add = [&](const char* what, const View& values, bool history) {
-      add_whole(source.store->mesh().all(),
+      add_whole(store.mesh().all(),
                 {name + what, {values.size()}, s.parameter, false, {}, {}, values, s.index, history}, tensors);
     };
     add("/scale", s.scale, false);
@@ -93,26 +90,20 @@ void add_scales(const StateSource& source, std::vector<StateTensor>& tensors) {
 
 }  // namespace
 
-const std::vector<StateKind>& state_kinds() {
-  static const std::vector<StateKind> kinds{of_parameters(ckpt::kWeights, &ParameterShard::master, true),
-                                            of_parameters(ckpt::kMomentM, &ParameterShard::m, false),
-                                            of_parameters(ckpt::kMomentV, &ParameterShard::v, false), add_factors,
-                                            add_scales};
-  return kinds;
-}
-
-std::vector<StateTensor> state_tensors(const StateSource& source, const std::vector<StateKind>& kinds) {
+std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table, const ParameterStore* store) {
   std::vector<StateTensor> tensors;
-  for (const StateKind& kind : kinds) kind(source, tensors);
+  add_parameters(table, store, ckpt::kWeights, &ParameterShard::master, tensors);
+  add_parameters(table, store, ckpt::kMomentM, &ParameterShard::m, tensors);
+  add_parameters(table, store, ckpt::kMomentV, &ParameterShard::v, tensors);
+  if (store == nullptr) return tensors;
+  add_factors(*store, tensors);
+  add_scales(*store, tensors);
   return tensors;
 }
 
-std::vector<StateTensor> state_tensors(const ParameterStore& store, const std::vector<StateKind>& kinds) {
-  return state_tensors(StateSource{store.table(), &store}, kinds);
-}
+std::vector<StateTensor> state_tensors(const ParameterStore& store) { return state_tensors(store.table(), &store); }
 
-Snapshot::Snapshot(const Context& ctx, const ParameterStore& store, const std::vector<StateKind>& kinds)
-    : kinds_(kinds), tensors_(state_tensors(store, kinds)) {
+Snapshot::Snapshot(const Context& ctx, const ParameterStore& store) : tensors_(state_tensors(store)) {
   for (StateTensor& t : tensors_) {
     t.values = t.saved_values();
     t.rows = t.saved;
@@ -132,7 +123,7 @@ Snapshot::Snapshot(const Context& ctx, const ParameterStore& store, const std::v
 
 void Snapshot::copy(const Context& ctx, const ParameterStore& store) {
   const auto copy_one = ctx.device == device::DeviceType::host ? ops::copy : tensor::copy_across;
-  const std::vector<StateTensor> from = state_tensors(store, kinds_);
+  const std::vector<StateTensor> from = state_tensors(store);
   for (std::size_t i = 0; i < from.size(); ++i) {
     const View saved = from[i].saved_values();
     if (from[i].saved.count() > 0 && saved.data != tensors_[i].values.data) copy_one(ctx, saved, tensors_[i].values);

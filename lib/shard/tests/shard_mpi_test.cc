@@ -159,7 +159,7 @@ TEST(Store, ATiedEmbeddingIsInTheFirstAndTheLastStage) {
   const model::Parameter& p = store.table().front();
   EXPECT_EQ(embedding.rows.count(), has ? p.rows() : 0);
   EXPECT_EQ(store.layout().owns(p), world().rank() == 0);
-  for (const StateTensor& t : state_tensors(store, state_kinds()))
+  for (const StateTensor& t : state_tensors(store))
     if (t.parameter == 0) {
       EXPECT_EQ(t.saved.count(), world().rank() == 0 ? p.rows() : 0) << t.name;
     }

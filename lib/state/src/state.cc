@@ -172,8 +172,8 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 
 std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& host_comm,
                                 const ckpt::Checkpoint& checkpoint, bool moments,
-                                const settings::AdapterValues& adapters, const std::vector<shard::StateKind>& kinds) {
-  std::vector<shard::StateTensor> tensors = shard::state_tensors(model.store, kinds);
+                                const settings::AdapterValues& adapters) {
+  std::vector<shard::StateTensor> tensors = shard::state_tensors(model.store);
   const std::set<std::int64_t> slots = complete_slots(checkpoint, tensors);
   if (adapters)
     std::erase_if(tensors, [&](const shard::StateTensor& t) { return t.weight && checkpoint.find(t.name) == nullptr; });

@@ -136,7 +136,7 @@ TEST_F(State, FromBlocksOfAnyMeshIsTheSameBytes) {
 TEST_F(State, TheListIsWhatACheckpointHolds) {
   const std::string path = reshard("", 2, "listed", DType::bf16);
   const ckpt::Checkpoint checkpoint = ckpt::Checkpoint::open(path);
-  const std::vector<shard::StateTensor> all = shard::state_tensors(shard::StateSource{table_});
+  const std::vector<shard::StateTensor> all = shard::state_tensors(table_);
   EXPECT_EQ(checkpoint.tensors().size(), all.size());
   EXPECT_EQ(all.size(), 3 * table_.size());
   Lone one(1, 2);
@@ -149,69 +149,6 @@ TEST_F(State, TheListIsWhatACheckpointHolds) {
     EXPECT_EQ(meta.precision.empty(), !all[i].weight) << all[i].name;
     EXPECT_EQ(own[i].name, all[i].name);
     EXPECT_EQ(own[i].rows, shard::rows_of(all[i].shape.front(), 1, 2)) << all[i].name;
-  }
-}
-
-// A kind of state that the product does not have: one number for each row of each parameter.
-class Toy {
- public:
-  explicit Toy(float value) : value_(value) {}
-  std::vector<shard::StateKind> kinds() {
-    std::vector<shard::StateKind> all = shard::state_kinds();
-    all.emplace_back([this](const shard::StateSource& source, std::vector<shard::StateTensor>& tensors) {
-      rows_.resize(source.table.size());
-      for (const shard::ParameterShard& o : source.store->shards()) {
-        const auto number = static_cast<std::size_t>(o.number);
-        const model::Parameter& p = source.table[number];
-        std::vector<float>& mine = rows_[number];
-        for (std::int64_t row = o.rows.begin + std::ssize(mine); row < o.rows.end; ++row)
-          mine.push_back(value_ * static_cast<float>(row + o.number));
-        tensors.push_back({"toy/" + p.name,
-                           {p.rows()},
-                           o.number,
-                           false,
-                           o.rows,
-                           o.rows,
-                           tensor::make_view(mine.data(), DType::f32, device::DeviceType::host, {o.rows.count()})});
-      }
-    });
-    return all;
-  }
-  const std::vector<std::vector<float>>& rows() const { return rows_; }
-
- private:
-  float value_;
-  std::vector<std::vector<float>> rows_;  // own rows of each parameter
-};
-
-TEST_F(State, ANewKindIsSavedLoadedAndResharded) {
-  const std::string path = at("step-00000001"), folder = ckpt::begin_folder(path);
-  std::vector<ckpt::FileEntry> entries;
-  const Documents documents{hf::to_json(model_), json::object({{"step", 1}}), json::Array{}, {}, "{}"};
-  for (int rank = 0; rank < 2; ++rank) {
-    Lone group(rank, 2);
-    Kit kit(group, model_, table_, shard::StoreOptions{});
-    fresh(kit.store);
-    Toy toy(0.5f);
-    const std::vector<shard::StateKind> kinds = toy.kinds();
-    shard::Snapshot snapshot(kit.ctx, kit.store, kinds);
-    snapshot.copy(kit.ctx, kit.store);
-    EXPECT_GT(shard_bytes(shard::state_tensors(kit.store, kinds)), shard_bytes(shard::state_tensors(kit.store)));
-    entries.push_back(write_shard(snapshot.tensors(), table_, documents, folder, rank, 2, {}));
-  }
-  ckpt::commit_folder(folder, path, ckpt::FileKind::training, mesh_of(2), entries);
-  const ckpt::Checkpoint saved = ckpt::Checkpoint::open(path);
-  const auto alone = comm::solo();
-  for (int rank = 0; rank < 3; ++rank) {
-    Lone group(rank, 3);
-    Kit kit(group, model_, table_, shard::StoreOptions{});
-    Toy toy(0);
-    EXPECT_EQ(load(kit, *alone, saved, true, {}, toy.kinds()), std::nullopt);
-    for (const shard::ParameterShard& o : kit.store.shards())
-      for (std::int64_t i = 0; i < o.rows.count(); ++i)
-        ASSERT_EQ(toy.rows()[static_cast<std::size_t>(o.number)][static_cast<std::size_t>(i)],
-                  0.5f * static_cast<float>(o.rows.begin + i + o.number))
-            << table_[static_cast<std::size_t>(o.number)].name;
   }
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,24 +37,13 @@ struct StateTensor {
   }
 };
 
-/// What the tensors of a run are found in.
-struct StateSource {
-  const std::vector<model::Parameter>& table;  ///< parameters
-  const ParameterStore* store = nullptr;       ///< null: names and shapes are asked for, not values
-};
-
-/// A kind of state: adds its tensors in the order of the file, with the rows that this rank holds and saves.
-using StateKind = std::function<void(const StateSource&, std::vector<StateTensor>&)>;
-
 /// Weights, first and second moments of trainable ones, factors of stored codes, and scales and histories of a delayed
-/// recipe, each in the order of the table. A new kind of state is a new entry.
-const std::vector<StateKind>& state_kinds();
-
-/// The tensors of `kinds` in their order: without a store those that follow from the table alone.
-std::vector<StateTensor> state_tensors(const StateSource& source, const std::vector<StateKind>& kinds = state_kinds());
-/// The tensors of a store, of `kinds` in their order.
-std::vector<StateTensor> state_tensors(const ParameterStore& store,
-                                       const std::vector<StateKind>& kinds = state_kinds());
+/// recipe, each in the order of the table, with the rows that this rank holds and saves. Without a store those that
+/// follow from the table alone, with names and shapes.
+std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
+                                       const ParameterStore* store = nullptr);
+/// Those of a store.
+std::vector<StateTensor> state_tensors(const ParameterStore& store);
 
 /// A copy of what a rank saves in host memory; frozen parameters on the host are referred to. An asynchronous save
 /// reads it while steps change the original, and every save of a device reads it.
@@ -63,14 +51,13 @@ class Snapshot {
  public:
   /// Allocates the copy, without values: on the host from the context's arena under "snapshot", otherwise outside of
   /// it. A dry context allocates nothing outside of its arena.
-  Snapshot(const Context& ctx, const ParameterStore& store, const std::vector<StateKind>& kinds = state_kinds());
+  Snapshot(const Context& ctx, const ParameterStore& store);
   /// Copies the state of the store.
   void copy(const Context& ctx, const ParameterStore& store);
   /// The copied tensors, in the order of state_tensors(); each holds the rows that it saves.
   const std::vector<StateTensor>& tensors() const { return tensors_; }
 
  private:
-  std::vector<StateKind> kinds_;
   std::vector<device::Buffer> memory_;  // memory of the copies of a device's tensors
   std::vector<StateTensor> tensors_;
 };

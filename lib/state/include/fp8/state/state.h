@@ -25,13 +25,12 @@ std::optional<std::string> verify(comm::Communicator& host_comm, const ckpt::Che
 
 /// Reads this rank's rows of every weight, and of the optimizer state when `moments`, from any number of shards, and
 /// the delayed scales and histories that the checkpoint has, does what verify() does in the same pass, and refreshes
-/// the compute weights. The tensors are those of `kinds`. Adapters that the checkpoint does not have get the values of
-/// `adapters`. A value that ckpt::values_of() forbids is damage too. Returns why the checkpoint is damaged, the same on
-/// every rank; the model's values are undefined then. Collective.
+/// the compute weights. Adapters that the checkpoint does not have get the values of `adapters`. A value that
+/// ckpt::values_of() forbids is damage too. Returns why the checkpoint is damaged, the same on every rank; the model's
+/// values are undefined then. Collective.
 std::optional<std::string> load(shard::ShardedModel& model, comm::Communicator& host_comm,
                                 const ckpt::Checkpoint& checkpoint, bool moments,
-                                const settings::AdapterValues& adapters = {},
-                                const std::vector<shard::StateKind>& kinds = shard::state_kinds());
+                                const settings::AdapterValues& adapters = {});
 
 /// The documents that a save writes besides the tensors.
 struct Documents {
