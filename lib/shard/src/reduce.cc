@@ -19,9 +19,7 @@ namespace {
 // Starts sending each rank its rows of the values `from`, in the order of ranks; each rank's terms of the own rows
 // arrive in `terms`.
 comm::Request start_exchange(comm::Communicator& group, const View& from, const View& terms, std::int64_t rows) {
-  std::vector<std::int64_t> sent;
-  for (int rank = 0; rank < group.size(); ++rank)
-    sent.push_back(rows_of(rows, rank, group.size()).count() * static_cast<std::int64_t>(from.bytes()) / rows);
+  const std::vector<std::int64_t> sent = blocks_of(rows, static_cast<std::int64_t>(from.bytes()) / rows, group.size());
   const std::vector<std::int64_t> received(sent.size(), sent[static_cast<std::size_t>(group.rank())]);
   return group.start_all_to_all(bytes_at(from), sent, memory_at(terms), received);
 }
@@ -204,9 +202,6 @@ void GradientReducer::finish_replica_sums(const Context& ctx) {
 void GradientReducer::sum_replicas_in_bf16(const Context& ctx, const View& gradient) const {
   comm::Communicator& group = mesh_.replicas();
   const View flat = gradient.reshaped({gradient.size()}), sent = replica_sent_.rows(0, gradient.size());
-  std::vector<std::int64_t> bytes;
-  for (int rank = 0; rank < group.size(); ++rank)
-    bytes.push_back(2 * rows_of(gradient.size(), rank, group.size()).count());
   const RowRange own = rows_of(gradient.size(), group.rank(), group.size());
   const View terms = replica_terms_.rows(0, group.size() * own.count()).reshaped({group.size(), own.count()});
   ops::copy(ctx, flat, sent);
@@ -217,7 +212,7 @@ void GradientReducer::sum_replicas_in_bf16(const Context& ctx, const View& gradi
     ops::sum_terms(ctx, terms, sum);
     ops::copy(ctx, sum, rounded);
   }
-  group.gather({bytes_at(rounded), memory_at(sent), bytes});
+  group.gather({bytes_at(rounded), memory_at(sent), blocks_of(gradient.size(), 2, group.size())});
   ops::copy(ctx, sent, flat);
 }
 

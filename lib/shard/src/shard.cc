@@ -31,13 +31,6 @@ void check(const comm::Communicator& device_comm, const View& mine, const View& 
   }
 }
 
-/// Size of each rank's block in units; `row` is the number of units in a row.
-std::vector<std::int64_t> blocks_of(const comm::Communicator& device_comm, std::int64_t rows, std::int64_t row) {
-  std::vector<std::int64_t> blocks;
-  for (int r = 0; r < device_comm.size(); ++r) blocks.push_back(rows_of(rows, r, device_comm.size()).count() * row);
-  return blocks;
-}
-
 }  // namespace
 
 RowRange rows_of(std::int64_t rows, int rank, int size) {
@@ -47,13 +40,19 @@ RowRange rows_of(std::int64_t rows, int rank, int size) {
   return {begin, begin + each + (rank < more ? 1 : 0)};
 }
 
+std::vector<std::int64_t> blocks_of(std::int64_t rows, std::int64_t row, int size) {
+  std::vector<std::int64_t> blocks;
+  for (int r = 0; r < size; ++r) blocks.push_back(rows_of(rows, r, size).count() * row);
+  return blocks;
+}
+
 comm::Request start_gathers(comm::Communicator& device_comm, std::span<const Sharded> tensors) {
   std::vector<comm::GatheredTensor> all;
   for (const auto& [mine, whole] : tensors) {
     check(device_comm, mine, whole, "gather");
     const std::int64_t row = columns_of(whole) * static_cast<std::int64_t>(size_of(whole.dtype));
     all.push_back({static_cast<const std::byte*>(mine.data), static_cast<std::byte*>(whole.data),
-                   blocks_of(device_comm, whole.shape[0], row)});
+                   blocks_of(whole.shape[0], row, device_comm.size())});
   }
   return device_comm.start_all_gathers(all);
 }
@@ -62,7 +61,8 @@ comm::Request start_reduce_scatters(comm::Communicator& device_comm, std::span<c
   std::vector<comm::ScatteredTensor> all;
   for (const auto& [mine, whole] : tensors) {
     check(device_comm, mine, whole, "reduce-scatter");
-    all.push_back({whole.as<float>(), mine.as<float>(), blocks_of(device_comm, whole.shape[0], columns_of(whole))});
+    all.push_back(
+        {whole.as<float>(), mine.as<float>(), blocks_of(whole.shape[0], columns_of(whole), device_comm.size())});
   }
   return device_comm.start_reduce_scatters(all);
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "fp8/comm/comm.h"
 #include "fp8/tensor/tensor.h"
@@ -25,6 +26,9 @@ struct RowRange {
 /// Rows of `rank` when `rows` are split over `size` ranks: rows / size each, and one more for the first rows % size
 /// ranks. Throws Error for a negative number of rows or a rank outside [0, size).
 RowRange rows_of(std::int64_t rows, int rank, int size);
+
+/// The sizes of rows_of() of each rank, in units of which a row has `row`: blocks of a collective.
+std::vector<std::int64_t> blocks_of(std::int64_t rows, std::int64_t row, int size);
 
 /// A tensor and this rank's rows of it.
 struct Sharded {
