@@ -58,8 +58,8 @@ Results run(device::DeviceType type, const quant::Recipe& recipe) {
                                         {&recipe, {.power_of_2 = recipe.power_of_2}}, pass));
     return weights;
   };
-  linear::forward(ctx, engine, linear::Groups{prepared(linear::Pass::forward), kFirst}, x, y);
-  linear::backward(ctx, engine, linear::Groups{prepared(linear::Pass::backward), kFirst}, x, dy, {dx, dw, {}});
+  linear::forward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::forward), kFirst}, x, y);
+  linear::backward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::backward), kFirst}, x, dy, {dx, dw, {}});
   for (const auto& [to, from] : {std::pair{r.y.view(), y}, {r.dx.view(), dx}, {r.dw.view(), dw}})
     if (to.data != from.data) device::copy_bytes(ctx, to.data, device::DeviceType::host, from.data, type, from.bytes());
   return r;
@@ -110,9 +110,9 @@ std::size_t peak(const quant::Recipe& recipe, const std::vector<std::int64_t>& f
         static_cast<std::size_t>(groups),
         linear::prepare(ctx, w, {}, {{0, 128, true}, {128, kOut, true}}, precision, pass));
     if (pass == linear::Pass::forward)
-      linear::forward(ctx, engine, linear::Groups{weights, first}, x, y);
+      linear::forward_groups(ctx, engine, linear::Groups{weights, first}, x, y);
     else
-      linear::backward(ctx, engine, linear::Groups{weights, first}, x, dy, {dx, dw, {}});
+      linear::backward_groups(ctx, engine, linear::Groups{weights, first}, x, dy, {dx, dw, {}});
   }
   return arena.peak();
 }

@@ -78,9 +78,9 @@ void run(benchmark::State& state, const Shape& shape, std::string_view recipe, D
     compute(Groups{weights, first});
   };
   const auto step = [&] {
-    pass(Pass::forward, [&](const Groups& g) { forward(ctx, engine, g, x.view(), y.view()); });
+    pass(Pass::forward, [&](const Groups& g) { forward_groups(ctx, engine, g, x.view(), y.view()); });
     pass(Pass::backward, [&](const Groups& g) {
-      backward(ctx, engine, g, x.view(), dy.view(), {dx.view(), dw.view(), {}, true});
+      backward_groups(ctx, engine, g, x.view(), dy.view(), {dx.view(), dw.view(), {}, true});
     });
   };
   step();

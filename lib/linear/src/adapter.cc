@@ -40,7 +40,7 @@ void add_input_gradient(const Context& ctx, gemm::Engine& engine, const Adapter&
 
 }  // namespace
 
-void forward(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y) {
+void add_adapter(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y) {
   const device::Scope scope(*ctx.arena);
   const View part = y.columns(adapter.part.begin, adapter.part.end);
   const View t =

@@ -8,7 +8,7 @@
 namespace fp8::linear {
 
 /// Adds scaling B (A x) to the adapter's columns of y.
-void forward(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y);
+void add_adapter(const Context& ctx, gemm::Engine& engine, const Adapter& adapter, const View& x, const View& y);
 
 /// Writes the gradients of a and b to `gradients`, and adds the adapters' part of the gradient of x to dx, f32 [M, K].
 /// Either may be empty.

@@ -88,7 +88,7 @@ void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& g
   }
   for (std::size_t g = 0; g < of_group.size(); ++g)
     if (groups.first[g] == groups.first[g + 1]) without_rows(ctx, of_group[g]);
-  backward(ctx, engine, layers);
+  backward_layers(ctx, engine, layers);
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ AdapterRows adapter_rows(std::span<const Weight> weights) {
   return rows;
 }
 
-void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
+void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
   const bool together = run_together(ctx, groups, x);
@@ -111,7 +111,7 @@ void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, con
     std::vector<ForwardLayer> layers;
     for (const GroupRows& g : rows_in_memory(ctx, groups))
       layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
-    forward(ctx, engine, layers);
+    forward_layers(ctx, engine, layers);
   }
   for (std::size_t g = 0; g < groups.weights.size() && (!together || ctx.dry); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];
@@ -119,8 +119,8 @@ void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, con
   }
 }
 
-void backward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-              const Gradients& gradients) {
+void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+                     const Gradients& gradients) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
   const bool together = run_together(ctx, groups, dy);

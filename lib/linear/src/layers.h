@@ -8,13 +8,13 @@
 
 namespace fp8::linear {
 
-/// One layer of forward().
+/// One layer of forward_layers().
 struct ForwardLayer {
   const Weight* weight;  ///< prepared for the pass
   View x, y;             ///< [M, K] and [M, N]
 };
 
-/// One layer of backward().
+/// One layer of backward_layers().
 struct BackwardLayer {
   const Weight* weight;  ///< prepared for the backward pass
   View x, dy;            ///< [M, K] and [M, N]
@@ -26,9 +26,9 @@ struct BackwardLayer {
 bool runs_together(const Context& ctx, const Weight& weight, dtype::DType activation);
 
 /// forward() of each layer, whose weights have the same parts. The casts of all layers are in memory at once.
-void forward(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers);
+void forward_layers(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers);
 
 /// backward() of each layer, whose weights have the same parts. The casts of all layers are in memory at once.
-void backward(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers);
+void backward_layers(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers);
 
 }  // namespace fp8::linear

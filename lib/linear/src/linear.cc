@@ -213,7 +213,7 @@ void multiply(const Call& call, const gemm::Product& product, const gemm::Matmul
 
 }  // namespace
 
-void forward(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
+void fprop(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
   multiply(call, forward_product(call, x, w, bias, y), options_of(call, gemm::GemmRole::forward, w.part, false));
 }
 
@@ -362,7 +362,7 @@ InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const 
   return codes;
 }
 
-void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
+void forward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
   const device::Scope scope(*ctx.arena);
   const ForwardRows rows{&weight, {ctx, weight, x, ContractionAxis::last}, {}, y};
   forward_parts({ctx, engine, weight.precision, x.activation}, std::span(&rows, 1));
@@ -373,17 +373,17 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   const device::Scope scope(*ctx.arena);
   const ForwardRows rows = rows_of(ctx, weight, x, y, amax);
   forward_parts({ctx, engine, weight.precision, x.dtype}, std::span(&rows, 1));
-  for (const Adapter& adapter : weight.adapters) forward(ctx, engine, adapter, x, y);
+  for (const Adapter& adapter : weight.adapters) add_adapter(ctx, engine, adapter, x, y);
 }
 
-void forward(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers) {
+void forward_layers(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
   std::vector<ForwardRows> rows;
   for (const ForwardLayer& l : layers) rows.push_back(rows_of(ctx, *l.weight, l.x, l.y, {}));
   forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
   for (const ForwardLayer& l : layers)
-    for (const Adapter& adapter : l.weight->adapters) forward(ctx, engine, adapter, l.x, l.y);
+    for (const Adapter& adapter : l.weight->adapters) add_adapter(ctx, engine, adapter, l.x, l.y);
 }
 
 namespace {
@@ -492,14 +492,14 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
 }
 
-void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
-              const Gradients& gradients, const KnownAmaxes& amaxes) {
+void backward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
+                    const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
   BackwardRows rows{&weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes};
   backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
 }
 
-void backward(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers) {
+void backward_layers(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
   std::vector<BackwardRows> rows;

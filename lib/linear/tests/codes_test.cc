@@ -44,9 +44,10 @@ TEST(InputCodes, GiveTheBitsOfACastOfTheWhole) {
         const View given = has_scale ? View{} : amax.view();
         const Weight forth = weight(layer, Pass::forward, of_rows.view()), back = weight(layer, Pass::backward, {});
         ASSERT_TRUE(reads_codes(forth, Pass::forward, given) && reads_codes(back, Pass::backward, given));
-        forward(host.ctx, engine, forth, cast_apart(host, forth, Pass::forward, layer.x.view(), given), layer.y.view());
-        backward(host.ctx, engine, back, cast_apart(host, back, Pass::backward, layer.x.view(), given), layer.dy.view(),
-                 of_layer, {});
+        forward_codes(host.ctx, engine, forth, cast_apart(host, forth, Pass::forward, layer.x.view(), given),
+                      layer.y.view());
+        backward_codes(host.ctx, engine, back, cast_apart(host, back, Pass::backward, layer.x.view(), given),
+                       layer.dy.view(), of_layer, {});
         forward(host.ctx, engine, weight(whole, Pass::forward, of_whole.view()), whole.x.view(), whole.y.view());
         backward(host.ctx, engine, weight(whole, Pass::backward, {}), whole.x.view(), whole.dy.view(), expected);
         EXPECT_EQ(values(layer.y), values(whole.y));

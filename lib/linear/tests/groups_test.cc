@@ -92,8 +92,8 @@ struct Mixture {
   void run(const Context& ctx, const Case& c) {
     const std::vector<Weight> for_forward = prepared(ctx, c, Pass::forward),
                               for_backward = prepared(ctx, c, Pass::backward);
-    forward(ctx, engine, Groups{for_forward, first}, x.view(), y.view());
-    backward(ctx, engine, Groups{for_backward, first}, x.view(), dy.view(), gradients(c));
+    forward_groups(ctx, engine, Groups{for_forward, first}, x.view(), y.view());
+    backward_groups(ctx, engine, Groups{for_backward, first}, x.view(), dy.view(), gradients(c));
   }
   // Each group as a layer alone.
   void run_apart(const Context& ctx, const Case& c) {
@@ -301,8 +301,9 @@ TEST(Groups, NeedAFirstRowEach) {
   Mixture mixture(DType::bf16, kRows);
   mixture.first.pop_back();
   const std::vector<Weight> weights(8);
-  EXPECT_THROW(forward(host.ctx, mixture.engine, Groups{weights, mixture.first}, mixture.x.view(), mixture.y.view()),
-               Error);
+  EXPECT_THROW(
+      forward_groups(host.ctx, mixture.engine, Groups{weights, mixture.first}, mixture.x.view(), mixture.y.view()),
+      Error);
 }
 
 }  // namespace

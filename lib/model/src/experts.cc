@@ -125,7 +125,7 @@ void route_backward(const Context& ctx, const LayerEnvironment& env, const View&
 void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
                     const Together& t) {
   const View gate_up = t.used(saved.gate_up), h = t.used(saved.h);
-  linear::forward(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up);
+  linear::forward_groups(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up);
   env.forward_done(ctx, "mlp.experts.gate_up_proj", gate_up);
   ops::swiglu_forward(ctx, gate_up, h);
   env.forward_done(ctx, "mlp.experts.swiglu", h);
@@ -135,7 +135,7 @@ void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitW
 void forward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
                      const Together& t, const View& out) {
   forward_inside(ctx, env, w, saved, t);
-  linear::forward(ctx, env.engine, t.groups(w.experts_down), t.used(saved.h), out);
+  linear::forward_groups(ctx, env.engine, t.groups(w.experts_down), t.used(saved.h), out);
   env.forward_done(ctx, "mlp.experts.down_proj", out);
 }
 
@@ -146,13 +146,13 @@ void backward_experts(const Context& ctx, const LayerEnvironment& env, const Uni
   const device::Scope scope(*ctx.arena);
   const View dh = t.used(allocate(ctx, env.activation, {saved.h.shape[0], saved.h.shape[1]}, "scratch"));
   const View h = t.used(saved.h), gate_up = t.used(saved.gate_up);
-  linear::backward(ctx, env.engine, t.groups(w.experts_down), h, d_rows,
-                   gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
+  linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), h, d_rows,
+                          gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
   env.backward_done(ctx, "mlp.experts.down_proj", dh);
   ops::swiglu_backward(ctx, dh, gate_up, gate_up);
   env.backward_done(ctx, "mlp.experts.swiglu", gate_up);
-  linear::backward(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up,
-                   gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up));
+  linear::backward_groups(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up,
+                          gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up));
   env.backward_done(ctx, "mlp.experts.gate_up_proj", d_rows);
 }
 

@@ -80,7 +80,7 @@ void forward_gathered(const Context& ctx, const LayerEnvironment& env, const lin
     std::optional<gemm::FurtherRows> further;
     if (part > 0) further.emplace(env.engine);
     const View part_y = y.rows(first, first + rows.shape[0]);
-    if (x.coded) return linear::forward(ctx, env.engine, weight, x.codes_of(rows), part_y);
+    if (x.coded) return linear::forward_codes(ctx, env.engine, weight, x.codes_of(rows), part_y);
     linear::forward(ctx, env.engine, weight, rows, part_y, {amax, true});
   });
 }
@@ -92,7 +92,7 @@ void backward_gathered(const Context& ctx, const LayerEnvironment& env, const li
   const device::Scope scope(*ctx.arena);
   const SentInput x(ctx, weight, linear::Pass::backward, own, amaxes.x);
   const auto backward = [&](const View& rows, const linear::Gradients& to) {
-    if (x.coded) return linear::backward(ctx, env.engine, weight, x.codes_of(rows), dy, to, amaxes);
+    if (x.coded) return linear::backward_codes(ctx, env.engine, weight, x.codes_of(rows), dy, to, amaxes);
     linear::backward(ctx, env.engine, weight, rows, dy, to, amaxes);
   };
   GatheredRows all(ctx, env, x.rows);

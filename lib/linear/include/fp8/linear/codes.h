@@ -24,10 +24,10 @@ bool reads_codes(const Weight& weight, Pass pass, const View& amax);
 InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax);
 
 /// forward() with the codes of cast_rows() of all rows.
-void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y);
+void forward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y);
 
 /// backward() with the codes of cast_rows() of all rows; dw must be wanted.
-void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
-              const Gradients& gradients, const KnownAmaxes& amaxes);
+void backward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
+                    const Gradients& gradients, const KnownAmaxes& amaxes);
 
 }  // namespace fp8::linear

@@ -31,11 +31,11 @@ struct AdapterRows {
 AdapterRows adapter_rows(std::span<const Weight> weights);
 
 /// Computes y = x w^T of each group, with adapters. y has x's dtype.
-void forward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y);
+void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y);
 
 /// Gradients of all groups, with the weights of one group after those of the other. Members as in Gradients: dw
 /// [groups N, K], a and b those of the adapters of all groups.
-void backward(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-              const Gradients& gradients);
+void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+                     const Gradients& gradients);
 
 }  // namespace fp8::linear

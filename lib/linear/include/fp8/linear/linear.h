@@ -130,7 +130,7 @@ struct Call {
 };
 
 /// y [M, n] = x w^T (+ bias) for one part of n rows; x [M, K] and w [n, K] are quantized along K.
-void forward(const Call& call, const quant::Quantized& x, const Operand& w, const View& bias, const View& y);
+void fprop(const Call& call, const quant::Quantized& x, const Operand& w, const View& bias, const View& y);
 
 /// dx [M, K] = dy w for one part, or dx += dy w with `accumulate` (dx f32); dy [M, n] and w [n, K] are quantized along
 /// n.
