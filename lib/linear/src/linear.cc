@@ -24,20 +24,12 @@ using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
 
-// Whether a cast does not need the amax of its tensor.
-bool has_scale(const quant::KnownScale& known) { return !known.scale.empty() && !known.own_amax; }
-
 // The amax among those of dy of the part that begins at row `begin`; empty if none is known.
 View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
   if (amaxes.empty()) return {};
   const std::int64_t part = index_of(parts, begin);
   if (part >= amaxes.size()) throw Error("linear: fewer amaxes of the gradient than parts");
   return amaxes.rows(part, part + 1);
-}
-
-// The observer of the FP8 GEMMs now; null if there is none.
-Observer* observer_of(const LinearPrecision& precision) {
-  return precision.observer != nullptr && precision.observer->active() ? precision.observer : nullptr;
 }
 
 // Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a
@@ -48,7 +40,7 @@ quant::CastOptions activation_options(const Context& ctx, const LinearPrecision&
   quant::CastOptions options = cast_options(precision, known);
   options.amax = of_x;
   options.split = split;
-  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || has_scale(known))
+  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || known.is_known())
     return options;
   const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
   options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
@@ -163,7 +155,7 @@ void measure(const Context& ctx, const Weight& weight, const View& x, const View
 // Passes the FP8 GEMMs of one call to the observer, if there is one.
 class Observation {
  public:
-  Observation(const Call& call, const View& x) : call_(call), x_(x), observer_(observer_of(call.precision)) {}
+  Observation(const Call& call, const View& x) : call_(call), x_(x), observer_(active_observer(call.precision)) {}
 
   // `result` as in ObservedGemm.
   void forward(const Quantized& x, const Operand& w, const View& result) {
@@ -235,8 +227,8 @@ NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<P
     use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
     use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
   }
-  if (has_scale(known.x)) use.x = false;
-  if (!known.dy.empty() && std::ranges::all_of(known.dy, has_scale)) use.dy = false;
+  if (known.x.is_known()) use.x = false;
+  if (!known.dy.empty() && std::ranges::all_of(known.dy, &quant::KnownScale::is_known)) use.dy = false;
   return use;
 }
 
@@ -244,11 +236,12 @@ NeededAmaxes needed_amaxes(const Weight& weight) { return needed_amaxes(weight.p
 
 namespace {
 
-// The rows of one layer in forward: x as its GEMMs read it, x itself (empty if it came as codes), and y.
+// The rows of one layer in forward: x as its GEMMs read it, x itself (empty if it came as codes), y, and the bias that
+// is added to it.
 struct ForwardRows {
   const Weight* weight;
   Input input;
-  View x, y;
+  View x, y, bias;
 };
 
 // y of all parts of all layers.
@@ -259,7 +252,7 @@ void forward_parts(const Call& call, std::span<const ForwardRows> layers) {
     std::vector<gemm::Product> products;
     for (const ForwardRows& l : layers) {
       const Operand& w = l.weight->operands[i];
-      const View bias = l.weight->bias.empty() ? View{} : l.weight->bias.rows(w.part.begin, w.part.end);
+      const View bias = l.bias.empty() ? View{} : l.bias.rows(w.part.begin, w.part.end);
       products.push_back(forward_product(call, l.input.of(w.part), w, bias, l.y.columns(w.part.begin, w.part.end)));
     }
     const Part& part = layers.front().weight->operands[i].part;
@@ -271,12 +264,13 @@ void forward_parts(const Call& call, std::span<const ForwardRows> layers) {
 }
 
 // The cast of x for forward.
-ForwardRows rows_of(const Context& ctx, const Weight& weight, const View& x, const View& y, const StoredAmax& amax) {
-  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !amax.value.empty() && !amax.known)
-    measure(ctx, weight, x, amax.value, use.skip_nan);
-  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, amax.value);
+ForwardRows rows_of(const Context& ctx, const Weight& weight, const View& x, const View& y,
+                    const ForwardOptions& options) {
+  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !options.amax.empty() && !options.amax_known)
+    measure(ctx, weight, x, options.amax, use.skip_nan);
+  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, options.amax);
   if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
-  return {&weight, input, x, y};
+  return {&weight, input, x, y, options.bias ? weight.bias : View{}};
 }
 
 const Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
@@ -287,62 +281,21 @@ const Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
 
 bool reads_codes(const Weight& weight, Pass pass, const View& amax) {
   const LinearPrecision& precision = weight.precision;
-  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || observer_of(precision) != nullptr ||
+  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
       !precision.column_factors.empty() || !weight.adapters.empty())
     return false;
   const auto reads = [pass](const Part& p) {
     return p.fp8 && (pass == Pass::backward ? p.gemms.wgrad : p.gemms.forward);
   };
   return input_cast(*precision.recipe, pass).granularity == quant::Granularity::tensor &&
-         (has_scale(weight.known.x) || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
-}
-
-namespace {
-
-// Whether the results need no more than x, dy and the weight of the rows and GEMMs at hand.
-bool is_plain(const Weight& weight) {
-  const LinearPrecision& precision = weight.precision;
-  return weight.adapters.empty() && observer_of(precision) == nullptr && precision.amax_reducer == nullptr &&
-         precision.column_factors.empty();
-}
-
-// Whether a scale is known before a cast: by itself or by the amax.
-bool scale_is_given(const quant::KnownScale& known, const View& amax) {
-  return has_scale(known) || (known.scale.empty() && !amax.empty());
-}
-
-// Whether all FP8 parts have given scales of dy.
-bool scales_of_dy_are_given(const Weight& weight, const View& amax) {
-  return std::ranges::all_of(weight.parts, [&](const Part& p) {
-    return !fp8_in(p, Pass::backward) || scale_is_given(known_for(weight.known.dy, weight.parts, p.begin), amax);
-  });
-}
-
-}  // namespace
-
-bool rows_are_apart(const Weight& weight, Pass pass, const View& amax) {
-  const TensorParallel& tp = weight.precision.tensor_parallel;
-  const bool backward = pass == Pass::backward, divided = tp.ranks != nullptr && (tp.axis == 1) != backward;
-  if (!is_plain(weight) || divided) return false;
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const quant::Granularity granularity = (backward ? recipe.dgrad.dy : recipe.forward.x).granularity;
-  if (granularity != quant::Granularity::tensor) return quant::block_extent(granularity).across <= 1;
-  return backward ? scales_of_dy_are_given(weight, amax) : scale_is_given(weight.known.x, amax);
-}
-
-bool gemms_are_apart(const Weight& weight, const View& amax_of_dy) {
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const bool calibrates = weight.precision.recipe == nullptr && !weight.known.x.amax.empty();  // reads x
-  const bool one_scale = recipe.dgrad.dy.granularity == quant::Granularity::tensor ||
-                         recipe.wgrad.dy.granularity == quant::Granularity::tensor;
-  return is_plain(weight) && !calibrates && (!one_scale || scales_of_dy_are_given(weight, amax_of_dy));
+         (weight.known.x.is_known() || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
 }
 
 bool runs_together(const Context& ctx, const Weight& weight, DType activation) {
   const quant::Recipe& recipe = recipe_of(weight.precision);
   const auto whole = [](const Cast& cast) { return !cast.fp8() || cast.granularity == quant::Granularity::tensor; };
   return ctx.device == device::DeviceType::cuda && activation == DType::bf16 &&
-         observer_of(weight.precision) == nullptr && whole(recipe.forward.x) && whole(recipe.forward.w) &&
+         active_observer(weight.precision) == nullptr && whole(recipe.forward.x) && whole(recipe.forward.w) &&
          whole(recipe.dgrad.dy) && whole(recipe.dgrad.w) && whole(recipe.wgrad.x) && whole(recipe.wgrad.dy);
 }
 
@@ -350,7 +303,7 @@ InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const 
   const LinearPrecision& precision = weight.precision;
   InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
                    weight.known.x.inverse_scale, input_cast(*precision.recipe, pass).format, rows.dtype};
-  if (!has_scale(weight.known.x)) {
+  if (!weight.known.x.is_known()) {
     codes.scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
     codes.inverse_scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
     quant::scales_from_amax(ctx, amax, {codes.format, precision.recipe->scale_rule, precision.options.power_of_2},
@@ -364,14 +317,14 @@ InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const 
 
 void forward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  const ForwardRows rows{&weight, {ctx, weight, x, ContractionAxis::last}, {}, y};
+  const ForwardRows rows{&weight, {ctx, weight, x, ContractionAxis::last}, {}, y, weight.bias};
   forward_parts({ctx, engine, weight.precision, x.activation}, std::span(&rows, 1));
 }
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
-             const StoredAmax& amax) {
+             const ForwardOptions& options) {
   const device::Scope scope(*ctx.arena);
-  const ForwardRows rows = rows_of(ctx, weight, x, y, amax);
+  const ForwardRows rows = rows_of(ctx, weight, x, y, options);
   forward_parts({ctx, engine, weight.precision, x.dtype}, std::span(&rows, 1));
   for (const Adapter& adapter : weight.adapters) add_adapter(ctx, engine, adapter, x, y);
 }

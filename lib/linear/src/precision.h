@@ -8,12 +8,6 @@
 
 namespace fp8::linear {
 
-/// The recipe, or if there is none, one that casts nothing.
-inline const quant::Recipe& recipe_of(const LinearPrecision& precision) {
-  static constexpr quant::Recipe kHighPrecision{};
-  return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
-}
-
 /// Options of a cast of its FP8 parts. Codes are multiplied by the scales of their blocks where the GEMM needs no
 /// scales.
 inline quant::CastOptions cast_options(const LinearPrecision& precision, const quant::KnownScale& known) {

@@ -161,7 +161,7 @@ struct Layer {
   }
   /// Forward and backward with given weights.
   void run(const Context& ctx, const Weight& for_forward, const Weight& for_backward, bool accumulate = false,
-           const StoredAmax& of_x = {}, const KnownAmaxes& amaxes = {}) {
+           const ForwardOptions& of_x = {}, const KnownAmaxes& amaxes = {}) {
     forward(ctx, engine, for_forward, x.view(), y.view(), of_x);
     backward(ctx, engine, for_backward, x.view(), dy.view(), {dx.view(), dw.view(), db.view(), accumulate}, amaxes);
   }

@@ -31,8 +31,6 @@ View input_of(const View& inputs, int layer) {
 
 }  // namespace
 
-Decoder::Decoder(const hf::ModelConfig& config, const DecoderOptions& options) : config_(config), options_(options) {}
-
 void Decoder::forward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                       const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
@@ -44,10 +42,7 @@ void Decoder::forward(const Context& ctx, gemm::Engine& engine, ParameterAccess&
 void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
                                        const Batch& batch, const View& inputs, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
-  TensorExchange* const tensor = m.state_->env.tensor;
-  const auto store = [&](const View& hidden, const View& all) {
-    tensor != nullptr ? tensor->gather(ctx, hidden, all) : ops::copy(ctx, hidden, all);
-  };
+  const auto store = [&](const View& hidden, const View& all) { weights.tensor().gather(ctx, hidden, all); };
   m.forward_embedding();
   for (int layer = 0; layer < layers(); ++layer) {
     store(m.hidden(), input_of(inputs, layer));
@@ -60,8 +55,8 @@ void Decoder::forward_and_store_inputs(const Context& ctx, gemm::Engine& engine,
 void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
                            int first, const View& input, const View& losses) const {
   MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
-  const LayerEnvironment& env = m.state_->env;
-  ops::copy(ctx, input.rows(env.first_own_row(), env.first_own_row() + env.own_rows()), m.hidden());
+  const DividedRows& rows = m.state_->env.rows;
+  ops::copy(ctx, input.rows(rows.first_own(), rows.first_own() + rows.own()), m.hidden());
   m.forward_layers(first, layers());
   m.forward_head(losses);
 }

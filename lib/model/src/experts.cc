@@ -71,7 +71,7 @@ void set_first(const Context& ctx, const LayerEnvironment& env, const SavedExper
   const std::int64_t experts = std::ssize(first) - 1, k = saved.routes.per_token();
   for (std::int64_t e = 0; e < experts; ++e) {
     const auto at = static_cast<std::size_t>(e);
-    first[at + 1] = ctx.dry ? std::min(e + 1, k) * env.own_rows() : first[at] + counts[at];
+    first[at + 1] = ctx.dry ? std::min(e + 1, k) * env.rows.own() : first[at] + counts[at];
   }
 }
 
@@ -87,12 +87,12 @@ View counts_of(const Context& ctx, const LayerEnvironment& env, const SavedExper
 // Rows of a layer that this rank's experts hold at a time.
 std::int64_t room_of(const LayerEnvironment& env) {
   const std::int64_t k = env.config.experts->per_token;
-  return env.exchange != nullptr ? expert_room(*env.exchange, k, env.most_own_rows()) : k * env.own_rows();
+  return env.exchange != nullptr ? expert_room(*env.exchange, k, env.rows.most_own()) : k * env.rows.own();
 }
 
 // Whether the rows of a layer can be more than this rank's experts hold at a time, so that several passes are planned.
 bool can_need_passes(const LayerEnvironment& env) {
-  return room_of(env) < env.exchange->ranks() * env.config.experts->per_token * env.most_own_rows();
+  return room_of(env) < env.exchange->ranks() * env.config.experts->per_token * env.rows.most_own();
 }
 
 // Products of x and of the router's weight are exact in f32, also if both are bf16.
@@ -102,7 +102,7 @@ void route(const Context& ctx, const LayerEnvironment& env, const View& weight, 
   const View logits = allocate(ctx, DType::f32, {x.shape[0], weight.shape[0]}, "scratch");
   env.engine.matmul(ctx, operand(x), operand(weight.transposed()), logits, {.role = gemm::GemmRole::forward});
   env.forward_done(ctx, "mlp.router", logits);
-  ops::route_forward(ctx, logits, {env.config.experts->normalize, env.length, env.lengths, env.first_own_row()},
+  ops::route_forward(ctx, logits, {env.config.experts->normalize, env.length, env.lengths, env.rows.first_own()},
                      saved.routes);
 }
 
@@ -206,7 +206,7 @@ void backward_shared(const Context& ctx, const LayerEnvironment& env, const Unit
 
 SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory) {
   const hf::ExpertsConfig& e = *env.config.experts;
-  const std::int64_t m = env.own_rows(), k = e.per_token, n = k * m;
+  const std::int64_t m = env.rows.own(), k = e.per_token, n = k * m;
   const auto of_type = [&](DType type, tensor::Shape shape) {
     return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
   };
@@ -219,7 +219,7 @@ SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, d
   s.out = of_type(env.activation, {n, env.config.hidden_size});
   if (env.exchange == nullptr) return s;
   s.passes = std::make_shared<std::vector<ExpertPass>>();
-  s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, env.most_own_rows())});
+  s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, env.rows.most_own())});
   s.rows = of_type(env.activation, {room_of(env), env.config.hidden_size});  // which would travel again
   return s;
 }
@@ -250,7 +250,7 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
   if (env.routing != nullptr) env.routing->routed(ctx, env.unit - 1, saved.routes, *saved.first);
   if (env.exchange != nullptr) {
-    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.most_own_rows())
+    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.rows.most_own())
                             : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
     forward_shared(ctx, env, w, local, saved);
   } else {
@@ -278,7 +278,7 @@ void experts_block_backward(const Context& ctx, const LayerEnvironment& env, con
                             const UnitGradients& g, const View& x, const SavedExperts& saved, const View& d_out,
                             const View& dx) {
   const device::Scope scope(*ctx.arena);
-  const std::int64_t m = env.own_rows(), c = env.config.hidden_size;
+  const std::int64_t m = env.rows.own(), c = env.config.hidden_size;
   const View d_weights = allocate(ctx, DType::f32, {m, saved.routes.per_token()}, "scratch");
   // saved.out becomes the gradient of the experts' outputs, and then of their inputs.
   ops::combine_rows_backward(ctx, d_out, saved.out, saved.routes, saved.out, d_weights);

@@ -8,7 +8,6 @@
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
-#include "split_linear.h"
 
 namespace fp8::model {
 namespace {
@@ -41,11 +40,15 @@ struct Heads {
   View q, k, v;
 };
 Heads split(const View& qkv, const LayerEnvironment& env) {
-  const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads;
+  const std::int64_t h = env.sizes.heads.local, g = env.sizes.key_value_heads.local;
   return {heads_of(qkv, env, 0, h), heads_of(qkv, env, h, g), heads_of(qkv, env, h + g, g)};
 }
 
 float eps_of(const LayerEnvironment& env) { return static_cast<float>(env.config.rms_norm_eps); }
+
+DividedLinear divided(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight) {
+  return {ctx, env.engine, env.rows, weight};
+}
 
 // Where the amax of the input of a linear is, or goes; empty if its casts need none.
 View input_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which) {
@@ -78,14 +81,14 @@ View cached_heads(const View& rows, const LayerEnvironment& env) {
 
 // Adds the keys and values of the tokens, which are [M, W] parts of qkv, to the cache, and attends to all in it.
 void cached_attention(const Context& ctx, const LayerEnvironment& env, const SavedActivations& saved, const View& q) {
-  const std::int64_t queries = env.config.query_size(), width = env.config.key_value_size();
+  const std::int64_t queries = env.sizes.query(), width = env.sizes.key_value();
   const std::int64_t end = env.first + env.length;
   const LayerCache& cache = *env.cache;
   ops::copy(ctx, saved.qkv.columns(queries, queries + width), cache.keys.rows(env.first, end));
   ops::copy(ctx, saved.qkv.columns(queries + width, queries + 2 * width), cache.values.rows(env.first, end));
   ops::attention_cached(ctx, q, cached_heads(cache.keys.rows(0, end), env),
                         cached_heads(cache.values.rows(0, end), env), env.first, env.attention_scale(),
-                        heads_of(saved.attention, env, 0, env.config.num_attention_heads));
+                        heads_of(saved.attention, env, 0, env.sizes.heads.local));
 }
 
 // Attention over the heads of saved.qkv, after q/k norms and rope.
@@ -93,7 +96,7 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
   const Heads x = split(saved.qkv, env);
   if (env.cache != nullptr) return cached_attention(ctx, env, saved, x.q);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents,
-                         heads_of(saved.attention, env, 0, env.config.num_attention_heads), saved.lse, env.attention);
+                         heads_of(saved.attention, env, 0, env.sizes.heads.local), saved.lse, env.attention);
   count_attention(ctx, env, x.q, 1);
   env.forward_done(ctx, "self_attn.attention", saved.attention);
 }
@@ -102,8 +105,9 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                      const SavedActivations& saved, const View& out) {
   const device::Scope scope(*ctx.arena);
-  const std::int64_t h = env.config.num_attention_heads, g = env.config.num_key_value_heads, d = env.config.head_dim;
-  forward_gathered(ctx, env, w.of(Slot::qkv), saved.n1, saved.qkv, input_amax(env, w.of(Slot::qkv), LayerAmax::n1));
+  const std::int64_t h = env.sizes.heads.local, g = env.sizes.key_value_heads.local, d = env.config.head_dim;
+  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
+  ColumnParallel{divided(ctx, env, qkv)}.forward(saved.n1, saved.qkv, input_amax(env, qkv, LayerAmax::n1));
   const View q_part = saved.qkv.columns(0, h * d), k_part = saved.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
   env.forward_done(ctx, "self_attn.k_proj", k_part);
@@ -121,10 +125,7 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   ops::rope(ctx, x.k, env.cos, env.sin, false);
   env.forward_done(ctx, "self_attn.rope", saved.qkv.columns(0, (h + g) * d));
   attend(ctx, env, saved);
-  const linear::Weight& o = w.of(Slot::o);
-  const View partial = partial_of(ctx, env, out);
-  linear::forward(ctx, env.engine, o, saved.attention, partial, {input_amax(env, o, LayerAmax::attention), false});
-  sum_partials(ctx, env, partial, w.vector(Slot::o_bias), out);
+  RowParallel{divided(ctx, env, o)}.forward(saved.attention, out, input_amax(env, o, LayerAmax::attention), false);
   env.forward_done(ctx, "self_attn.o_proj", out);
 }
 
@@ -133,19 +134,17 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
 void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedActivations& saved,
                const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
-  const std::int64_t f = env.config.intermediate_size;
+  const std::int64_t f = env.sizes.intermediate.local;
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
   const View h_amax = input_amax(env, down, LayerAmax::h);
-  forward_gathered(ctx, env, gate_up, saved.n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2));
+  ColumnParallel{divided(ctx, env, gate_up)}.forward(saved.n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2));
   env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));
   env.forward_done(ctx, "mlp.up_proj", saved.gate_up.columns(f, 2 * f));
   ops::swiglu_forward(ctx, saved.gate_up, saved.h, recorded(down, h_amax));
   env.forward_done(ctx, "mlp.swiglu", saved.h);
-  env.reduce_amax(ctx, h_amax);
+  env.rows.reduce_amax(ctx, h_amax);
   if (skip_output) return;
-  const View partial = partial_of(ctx, env, out);
-  linear::forward(ctx, env.engine, down, saved.h, partial, {h_amax, true});
-  sum_partials(ctx, env, partial, w.vector(Slot::down_bias), out);
+  RowParallel{divided(ctx, env, down)}.forward(saved.h, out, h_amax, true);
   env.forward_done(ctx, "mlp.down_proj", out);
 }
 
@@ -153,13 +152,13 @@ void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeight
 // saved.attention.
 void attend_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                      const SavedActivations& saved, const View& d_attention, const View& dqkv) {
-  const std::int64_t h = env.config.num_attention_heads, kv = env.config.num_key_value_heads, d = env.config.head_dim;
+  const std::int64_t h = env.sizes.heads.local, kv = env.sizes.key_value_heads.local, d = env.config.head_dim;
   const Heads x = split(saved.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(saved.attention, env, 0, h), saved.lse,
                           heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
                           env.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
-  if (env.tensor != nullptr) env.tensor->sum_copies(ctx, dqkv.columns(h * d, (h + 2 * kv) * d));
+  env.rows.ranks.sum_copies(ctx, dqkv.columns(h * d, (h + 2 * kv) * d));
   env.backward_done(ctx, "self_attn.attention", dqkv);
   ops::rope(ctx, dx.q, env.cos, env.sin, true);
   ops::rope(ctx, dx.k, env.cos, env.sin, true);
@@ -175,33 +174,24 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
   }
 }
 
-// Gradients of a linear whose outputs ranks add up: its bias is added to the sum, in the rows of this rank.
-linear::Gradients gradients_of_sum(const Context& ctx, const LayerEnvironment& env, const UnitGradients& g, Slot weight,
-                                   Slot bias, const View& d_own, const View& dx) {
-  if (env.tensor == nullptr) return gradients_to(dx, g, weight, g.of(bias));
-  if (!g.of(bias).empty()) ops::bias_backward(ctx, d_own, g.of(bias));
-  return gradients_to(dx, g, weight, {});
-}
-
 // The gradient of saved.n1, d_n1 [M, C], from that of the block's output, d_out [M, C], whose amax is d_out_amax if its
 // casts need one.
 void attention_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                               const UnitGradients& g, const SavedActivations& saved, const View& d_out,
                               const View& d_out_amax, const View& d_n1) {
   const device::Scope scope(*ctx.arena);
-  const hf::ModelConfig& c = env.config;
+  const std::int64_t queries = env.sizes.query(), all = queries + 2 * env.sizes.key_value();
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
-  const View d_attention = allocate(ctx, env.activation, {env.rows(), c.query_size()}, "scratch");
-  const View dqkv = allocate(ctx, env.activation, {env.rows(), c.query_size() + 2 * c.key_value_size()}, "scratch");
-  backward_of_sum(ctx, env, o, saved.attention, d_out,
-                  gradients_of_sum(ctx, env, g, Slot::o, Slot::o_bias, d_out, d_attention),
-                  {input_amax(env, o, LayerAmax::attention), d_out_amax});
+  const View d_attention = allocate(ctx, env.activation, {env.rows.all, queries}, "scratch");
+  const View dqkv = allocate(ctx, env.activation, {env.rows.all, all}, "scratch");
+  RowParallel{divided(ctx, env, o)}.backward(saved.attention, d_out,
+                                             gradients_to(d_attention, g, Slot::o, g.of(Slot::o_bias)),
+                                             {input_amax(env, o, LayerAmax::attention), d_out_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
   attend_backward(ctx, env, w, g, saved, d_attention, dqkv);
-  const View partial = partial_of(ctx, env, d_n1);
-  backward_gathered(ctx, env, qkv, saved.n1, dqkv, gradients_to(partial, g, Slot::qkv, g.of(Slot::qkv_bias)),
-                    {input_amax(env, qkv, LayerAmax::n1), {}});
-  sum_partials(ctx, env, partial, {}, d_n1);
+  ColumnParallel{divided(ctx, env, qkv)}.backward(saved.n1, dqkv,
+                                                  gradients_to(d_n1, g, Slot::qkv, g.of(Slot::qkv_bias)),
+                                                  {input_amax(env, qkv, LayerAmax::n1), {}});
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
 
@@ -210,20 +200,18 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
                         const SavedActivations& saved, const View& d_out, const View& d_n2) {
   const device::Scope scope(*ctx.arena);
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
-  const View dh = allocate(ctx, env.activation, {env.rows(), env.config.intermediate_size}, "scratch");
-  backward_of_sum(
-      ctx, env, down, saved.h, d_out, gradients_of_sum(ctx, env, g, Slot::down, Slot::down_bias, d_out, dh),
+  const View dh = allocate(ctx, env.activation, {env.rows.all, env.sizes.intermediate.local}, "scratch");
+  RowParallel{divided(ctx, env, down)}.backward(
+      saved.h, d_out, gradients_to(dh, g, Slot::down, g.of(Slot::down_bias)),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
   const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);
   ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
-  env.reduce_amax(ctx, d_gate_up_amax);
-  const View partial = partial_of(ctx, env, d_n2);
-  backward_gathered(ctx, env, gate_up, saved.n2, saved.gate_up,
-                    gradients_to(partial, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
-                    {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
-  sum_partials(ctx, env, partial, {}, d_n2);
+  env.rows.reduce_amax(ctx, d_gate_up_amax);
+  ColumnParallel{divided(ctx, env, gate_up)}.backward(saved.n2, saved.gate_up,
+                                                      gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
+                                                      {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }
 
@@ -233,22 +221,6 @@ void output_done(const Context& ctx, const LayerEnvironment& env, int unit, cons
 }
 
 }  // namespace
-
-View gathered(const Context& ctx, const LayerEnvironment& env, const View& own) {
-  if (env.tensor == nullptr) return own;
-  const View all = allocate(ctx, own.dtype, {env.rows(), own.shape[1]}, "scratch");
-  env.tensor->gather(ctx, own, all);
-  return all;
-}
-
-View partial_of(const Context& ctx, const LayerEnvironment& env, const View& own) {
-  return env.tensor == nullptr ? own : allocate(ctx, own.dtype, {env.rows(), own.shape[1]}, "scratch");
-}
-
-void sum_partials(const Context& ctx, const LayerEnvironment& env, const View& partial, const View& bias,
-                  const View& own) {
-  if (env.tensor != nullptr) env.tensor->sum(ctx, partial, bias, own);
-}
 
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias) {
   const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);
@@ -277,8 +249,8 @@ void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const V
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                                 LayerKinds kinds, bool norms_and_h) {
   const hf::ModelConfig& c = env.config;
-  const std::int64_t m = env.rows(), own = env.own_rows(), h = c.num_attention_heads, g = c.num_key_value_heads,
-                     d = c.head_dim;
+  const std::int64_t m = env.rows.all, own = env.rows.own(), h = env.sizes.heads.local,
+                     g = env.sizes.key_value_heads.local, d = c.head_dim;
   const auto of_type = [&](DType type, tensor::Shape shape) {
     return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
   };
@@ -295,7 +267,7 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   s.attention = activation(h * d);
   s.lse = of_type(DType::f32, {env.sequences, h, env.length});
   s.mid = of_type(env.activation, {own, c.hidden_size});
-  if (kinds.dense) s.gate_up = activation(2 * c.intermediate_size);
+  if (kinds.dense) s.gate_up = activation(2 * env.sizes.intermediate.local);
   if (kinds.sparse) s.experts = allocate_experts(ctx, env, memory);
   if (norms_and_h) allocate_norms_and_h(ctx, env, memory, kinds, s);
   return s;
@@ -306,9 +278,9 @@ void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, devic
   const auto activation = [&](std::int64_t rows, std::int64_t cols) {
     return tensor::allocate_pooled(ctx, memory, env.activation, {rows, cols}, "activations");
   };
-  saved.n1 = activation(env.own_rows(), env.config.hidden_size);
-  saved.n2 = activation(env.own_rows(), env.config.hidden_size);
-  if (kinds.dense) saved.h = activation(env.rows(), env.config.intermediate_size);
+  saved.n1 = activation(env.rows.own(), env.config.hidden_size);
+  saved.n2 = activation(env.rows.own(), env.config.hidden_size);
+  if (kinds.dense) saved.h = activation(env.rows.all, env.sizes.intermediate.local);
   if (kinds.sparse) allocate_expert_inputs(ctx, env, memory, saved.experts);
 }
 
@@ -331,13 +303,13 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
     output_done(ctx, env, env.unit - 1, in.x);
   }
   env.forward_done(ctx, "input_layernorm", saved.n1);
-  env.reduce_amax(ctx, n1_amax.value);
+  env.rows.reduce_amax(ctx, n1_amax.value);
   attention_block(ctx, env, w, saved, delta);
   ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), saved.mid, saved.n2, saved.rstd2,
                            n2_amax);
   env.forward_done(ctx, "self_attn.residual", saved.mid);
   env.forward_done(ctx, "post_attention_layernorm", saved.n2);
-  env.reduce_amax(ctx, n2_amax.value);
+  env.rows.reduce_amax(ctx, n2_amax.value);
   if (env.sparse())
     experts_block(ctx, env, w, saved.n2, saved.experts, delta, skip_output);
   else
@@ -358,7 +330,7 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
                     const View& x, const SavedActivations& saved, const View& dres) {
   const device::Scope scope(*ctx.arena);
   const linear::Weight& o = w.of(Slot::o);
-  const View dn = allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch");
+  const View dn = allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
   if (env.sparse())
     experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);
@@ -367,13 +339,13 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
   ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
                         recorded(o, d_mid_amax));
   env.backward_done(ctx, "post_attention_layernorm", dres);
-  env.reduce_amax(ctx, d_mid_amax);
+  env.rows.reduce_amax(ctx, d_mid_amax);
   attention_block_backward(ctx, env, w, g, saved, dres, d_mid_amax, dn);
   const View before = w.down_before.dy ? env.amax(env.unit - 1, LayerAmax::d_out) : View{};
   ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), saved.rstd1, dres, dres, g.of(Slot::input_norm),
                         {before, w.down_before.skip_nan});
   env.backward_done(ctx, "input_layernorm", dres);
-  env.reduce_amax(ctx, before);
+  env.rows.reduce_amax(ctx, before);
   return !before.empty();
 }
 

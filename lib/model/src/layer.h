@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "fp8/base/round.h"
+#include "divided.h"
 #include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
@@ -18,6 +18,8 @@ enum class LayerAmax : std::uint8_t { n1, n2, h, attention, d_out, d_mid, d_gate
 // State that the layers of one micro-batch share.
 struct LayerEnvironment {
   const hf::ModelConfig& config;
+  const DividedSizes& sizes;  // what this rank computes
+  DividedRows rows;           // M = B T
   dtype::DType activation;
   gemm::Engine& engine;
   std::int64_t sequences, length;     // B, T
@@ -36,20 +38,7 @@ struct LayerEnvironment {
   RoutingObserver* routing = nullptr;  // null: routes are not observed
   RoutingGradients balance{};          // of the losses that balance experts
   bool d_out_known = false;            // whether amaxes have the amax of the gradient of this unit's output
-  TensorExchange* tensor = nullptr;    // null: this rank has whole linears
 
-  std::int64_t rows() const { return sequences * length; }
-  // First of the rows that this rank has between linears, and their number: all, or its share under tensor parallelism.
-  std::int64_t first_own_row() const { return tensor != nullptr ? tensor->first_row(rows(), tensor->rank()) : 0; }
-  std::int64_t own_rows() const {
-    return tensor != nullptr ? tensor->first_row(rows(), tensor->rank() + 1) - first_own_row() : rows();
-  }
-  // The rows of the rank with the most, from which ranks that share experts plan their passes alike.
-  std::int64_t most_own_rows() const { return tensor != nullptr ? divide_up(rows(), tensor->ranks()) : rows(); }
-  // Amaxes that operations of this rank have recorded become those of all ranks that divide linears.
-  void reduce_amax(const Context& ctx, const View& amax) const {
-    if (tensor != nullptr && !amax.empty()) tensor->amax().reduce(ctx, amax);
-  }
   // Whether the layer that is computed has experts.
   bool sparse() const { return config.is_sparse(unit - 1); }
   float attention_scale() const;
@@ -86,19 +75,6 @@ struct SavedExperts {
   std::shared_ptr<std::vector<ExpertPass>> passes{};
   View indices{};
 };
-
-// Rows of this rank between linears, [own, K], as those of all ranks [M, K], in memory from the arena if ranks divide
-// linears.
-View gathered(const Context& ctx, const LayerEnvironment& env, const View& own);
-
-// Where the output [M, K] of a linear whose terms ranks add up is computed: `own` if there is one rank, else memory
-// from the arena.
-View partial_of(const Context& ctx, const LayerEnvironment& env, const View& own);
-
-// Adds up the outputs `partial` of all ranks, and the bias, and keeps the rows of this rank. `partial` may be `own` if
-// there is one rank, whose GEMM has added the bias.
-void sum_partials(const Context& ctx, const LayerEnvironment& env, const View& partial, const View& bias,
-                  const View& own);
 
 // Activations of a layer that forward saves for backward, in memory from the arena's pool. M rows; those between
 // linears (norms, mid, experts) are rows of this rank.

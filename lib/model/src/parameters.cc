@@ -237,60 +237,6 @@ std::vector<Parameter> parameter_table(const hf::ModelConfig& config) {
 
 std::string adapted_module(const Parameter& adapter) { return adapter.name.substr(0, adapter.name.size() - kA.size()); }
 
-Extent slot_extent(const hf::ModelConfig& c, Slot slot) {
-  const std::int64_t qkv = c.query_size() + 2 * c.key_value_size();
-  const auto present = [](bool has, Extent extent) { return has ? extent : Extent{}; };
-  switch (slot) {
-    case Slot::embedding:
-      return {c.vocab_size, c.hidden_size};
-    case Slot::input_norm:
-    case Slot::post_norm:
-    case Slot::final_norm:
-      return {c.hidden_size, 1};
-    case Slot::qkv:
-      return {qkv, c.hidden_size};
-    case Slot::qkv_bias:
-      return present(c.attention_bias_qkv, {qkv, 1});
-    case Slot::q_norm:
-    case Slot::k_norm:
-      return present(c.qk_norm, {c.head_dim, 1});
-    case Slot::o:
-      return {c.hidden_size, c.query_size()};
-    case Slot::o_bias:
-      return present(c.attention_bias_o, {c.hidden_size, 1});
-    case Slot::gate_up:
-      return {2 * c.intermediate_size, c.hidden_size};
-    case Slot::gate_up_bias:
-      return present(c.mlp_bias, {2 * c.intermediate_size, 1});
-    case Slot::down:
-      return {c.hidden_size, c.intermediate_size};
-    case Slot::down_bias:
-      return present(c.mlp_bias, {c.hidden_size, 1});
-    case Slot::head:
-      return present(!c.tie_word_embeddings, {c.vocab_size, c.hidden_size});
-    case Slot::router:
-      return c.experts ? Extent{c.experts->count, c.hidden_size} : Extent{};
-    case Slot::experts_gate_up:
-      return c.experts ? Extent{2 * c.experts->count * c.experts->intermediate_size, c.hidden_size} : Extent{};
-    case Slot::experts_down:
-      return c.experts ? Extent{c.experts->count * c.hidden_size, c.experts->intermediate_size} : Extent{};
-    case Slot::qkv_a:
-    case Slot::qkv_b:
-    case Slot::o_a:
-    case Slot::o_b:
-    case Slot::gate_up_a:
-    case Slot::gate_up_b:
-    case Slot::down_a:
-    case Slot::down_b:
-    case Slot::experts_gate_up_a:
-    case Slot::experts_gate_up_b:
-    case Slot::experts_down_a:
-    case Slot::experts_down_b:
-      break;
-  }
-  throw Error("no slot of one extent");
-}
-
 void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& options) {
   const quant::Recipe& recipe = options.recipe != nullptr ? *options.recipe : quant::recipes().front();
   check_filters(table, options);

@@ -124,15 +124,22 @@ void check_tensor_parallel(const hf::ModelConfig& config, const std::vector<Para
   if (at.ranks > 1) Division(config, table, at);
 }
 
-hf::ModelConfig local_config(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at) {
-  if (at.ranks == 1) return config;
+DividedSizes whole_sizes(const hf::ModelConfig& config) {
+  const auto whole = [](std::int64_t size) { return DividedSize{size, size}; };
+  return {whole(config.num_attention_heads), whole(config.num_key_value_heads), whole(config.intermediate_size),
+          whole(config.vocab_size), config.head_dim};
+}
+
+DividedSizes local_sizes(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at) {
+  DividedSizes sizes = whole_sizes(config);
+  if (at.ranks == 1) return sizes;
   const Division division(config, table, at);
-  hf::ModelConfig local = config;
-  local.num_attention_heads = config.num_attention_heads / at.ranks;
-  local.num_key_value_heads = std::max<std::int64_t>(1, config.num_key_value_heads / at.ranks);
-  if (division.dense()) local.intermediate_size = size_on(division.mlp_bounds(), at.rank);
-  local.vocab_size = size_on(division.vocabulary_bounds(), at.rank);
-  return local;
+  sizes.heads.local /= at.ranks;
+  sizes.key_value_heads.local = std::max<std::int64_t>(1, config.num_key_value_heads / at.ranks);
+  if (division.dense()) sizes.intermediate.local = size_on(division.mlp_bounds(), at.rank);
+  sizes.vocabulary.local = size_on(division.vocabulary_bounds(), at.rank);
+  sizes.first_token = division.vocabulary_bounds()[static_cast<std::size_t>(at.rank)];
+  return sizes;
 }
 
 std::vector<Parameter> local_table(const hf::ModelConfig& config, std::vector<Parameter> table, const TensorRank& at) {

@@ -29,6 +29,8 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
                          const Batch& b, PassKind kind)
     : ctx(context),
       env{decoder.config(),
+          decoder.sizes(),
+          {source.tensor(), b.rows()},
           decoder.options().activation,
           engine,
           b.sequences,
@@ -51,12 +53,10 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
       head_unit(decoder.units() - 1),
       head_home(env.config.tie_word_embeddings ? 0 : head_unit),
       head_slot(env.config.tie_word_embeddings ? Slot::embedding : Slot::head),
-      vocabulary(decoder.options().vocabulary > 0 ? decoder.options().vocabulary : env.config.vocab_size),
       logit_bytes(decoder.options().logit_bytes),
       recompute(decoder.options().recompute),
       saves(kind == PassKind::training),
       memory(*context.arena) {
-  env.tensor = source.tensor();
   const std::int64_t amaxes = env.config.num_hidden_layers * static_cast<int>(LayerAmax::count);
   env.amaxes = tensor::allocate_pooled(ctx, memory, DType::f32, {amaxes}, "activations");
   ops::zero(ctx, env.amaxes);
@@ -69,7 +69,7 @@ void MicroBatch::State::make_rope_tables() {
 }
 
 View MicroBatch::State::rows_by_hidden(device::PooledMemory& from) const {
-  return tensor::allocate_pooled(ctx, from, env.activation, {env.own_rows(), env.config.hidden_size}, "activations");
+  return tensor::allocate_pooled(ctx, from, env.activation, {env.rows.own(), env.config.hidden_size}, "activations");
 }
 
 void MicroBatch::State::allocate_hidden() {
@@ -106,7 +106,7 @@ void MicroBatch::State::forward_overwriting(int first, int last) {
   const device::Scope scope(*ctx.arena);
   device::PooledMemory one_layer(*ctx.arena);
   const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
-  const View delta = allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch");
+  const View delta = allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
     next = {next.x, saved.mid, delta};
@@ -129,7 +129,7 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
   unobserved.observer = nullptr;
   unobserved.routing = nullptr;
   layer_forward(ctx, unobserved, w, {x}, all,
-                allocate(ctx, env.activation, {env.own_rows(), env.config.hidden_size}, "scratch"), true);
+                allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch"), true);
   return all;
 }
 
@@ -180,16 +180,15 @@ void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const Vi
 // travel, and each row is on one rank, so that the sum is exact.
 View MicroBatch::State::normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count) {
   const View rstd = allocate(ctx, DType::f32, {count}, "activations");
-  const std::int64_t own = env.first_own_row(), begin = std::clamp(own, first, first + count),
-                     end = std::clamp(own + env.own_rows(), first, first + count);
+  const std::int64_t own = env.rows.first_own(), begin = std::clamp(own, first, first + count),
+                     end = std::clamp(own + env.rows.own(), first, first + count);
   const View x = begin < end ? next.x.rows(begin - own, end - own) : View{};
   if (begin < end) final_norm(w, x, x, rstd.rows(begin - first, end - first));
-  if (env.tensor == nullptr) return x;
   const View all = allocate(ctx, env.activation, {count, env.config.hidden_size}, "scratch"),
              sum = allocate(ctx, DType::f32, {count, env.config.hidden_size}, "scratch");
   ops::zero(ctx, sum);
   if (begin < end) ops::copy(ctx, x, sum.rows(begin - first, end - first));
-  env.tensor->total(ctx, sum.reshaped({sum.size()}));
+  env.rows.ranks.total(ctx, sum.reshaped({sum.size()}));
   ops::copy(ctx, sum, all);
   return all;
 }
@@ -199,42 +198,44 @@ void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
   const std::int64_t count = logits.shape[0];
   const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
   const View x = normalized_rows(w, first, count);
-  if (env.tensor == nullptr) return linear::forward(ctx, env.engine, head_weight(w, home), x, logits);
-  const View own = allocate(ctx, DType::f32, {count, env.config.vocab_size}, "scratch");
+  const DividedSize& vocabulary = env.sizes.vocabulary;
+  const View own = vocabulary.divided() ? allocate(ctx, DType::f32, {count, vocabulary.local}, "scratch") : logits;
   linear::forward(ctx, env.engine, head_weight(w, home), x, own);
+  if (!vocabulary.divided()) return;
   ops::zero(ctx, logits);
-  const std::int64_t token = env.tensor->first_token();
-  ops::copy(ctx, own, logits.columns(token, token + env.config.vocab_size));
-  env.tensor->total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
+  ops::copy(ctx, own, logits.columns(env.sizes.first_token, env.sizes.first_token + vocabulary.local));
+  env.rows.ranks.total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
 }
 
 // Calls body(logits, first row, one past the last) for blocks of rows.
 template <class Body>
 void MicroBatch::State::head_blocks(Body&& body) {
-  const std::int64_t m = env.rows(), step = head_block_rows(m, vocabulary, env.activation, logit_bytes);
+  const std::int64_t m = env.rows.all,
+                     step = head_block_rows(m, env.sizes.vocabulary.whole, env.activation, logit_bytes);
   for (std::int64_t begin = 0; begin < m; begin += step) {
     const device::Scope scope(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
-    body(allocate(ctx, env.activation, {end - begin, env.config.vocab_size}, "logits block"), begin, end);
+    body(allocate(ctx, env.activation, {end - begin, env.sizes.vocabulary.local}, "logits block"), begin, end);
   }
 }
 
 ops::VocabularyPart MicroBatch::State::part_of_vocabulary() const {
-  return env.tensor == nullptr ? ops::VocabularyPart{} : ops::VocabularyPart{env.tensor->first_token(), true};
+  return {env.sizes.first_token, env.sizes.vocabulary.divided()};
 }
 
 // Losses of a block of logits, of which ranks of tensor parallelism have parts of the vocabulary; with `backward` the
 // logits become their gradient.
 void MicroBatch::State::loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale,
                                 bool backward) const {
-  if (env.tensor == nullptr) return ops::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
+  if (!env.sizes.vocabulary.divided())
+    return ops::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
   const device::Scope scope(*ctx.arena);
-  const std::int64_t m = logits.shape[0], first = env.tensor->first_token();
+  const std::int64_t m = logits.shape[0], first = env.sizes.first_token;
   const View maxima = allocate(ctx, DType::f32, {m}, "scratch"), sums = allocate(ctx, DType::f32, {2, m}, "scratch");
   ops::logit_maxima(ctx, logits, maxima);
-  env.tensor->maximum(ctx, maxima);
+  env.rows.ranks.maximum(ctx, maxima);
   ops::logit_sums(ctx, logits, targets, first, maxima, sums);
-  env.tensor->total(ctx, sums);
+  env.rows.ranks.total(ctx, sums);
   ops::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
 }
 
@@ -259,9 +260,9 @@ void MicroBatch::forward_embedding() {
   const device::Scope scope(*s.ctx.arena);
   const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
   s.weights.prefetch(1);
-  const View tokens = s.batch.tokens.reshaped({s.env.rows()}), partial = partial_of(s.ctx, s.env, s.next.x);
+  const View tokens = s.batch.tokens.reshaped({s.env.rows.all}), partial = s.env.rows.memory(s.ctx, s.next.x);
   ops::embedding_forward(s.ctx, tokens, w.vector(Slot::embedding), partial, s.part_of_vocabulary());
-  sum_partials(s.ctx, s.env, partial, {}, s.next.x);
+  s.env.rows.ranks.sum(s.ctx, partial, {}, s.next.x);
   s.env.unit = 0;
   s.env.forward_done(s.ctx, "embed_tokens", s.next.x);
   s.embedded = true;
@@ -281,7 +282,7 @@ void MicroBatch::forward_head(const View& losses) {
              rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows()}), all = gathered(ctx, s.env, n);
+  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
   s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
     const View part = losses.rows(begin, end);
     linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
@@ -306,9 +307,9 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   const UnitGradients g = s.weights.gradient_buffers(s.head_unit);
   const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
   clear_accumulated(ctx, g, {Slot::final_norm});
-  const View partial = partial_of(ctx, s.env, dx);
+  const View partial = s.env.rows.memory(ctx, dx);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows()}), all = gathered(ctx, s.env, n);
+  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
   s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
     const View part = losses.rows(begin, end);
     linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
@@ -320,7 +321,7 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
                      {partial.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
     s.env.backward_done(ctx, "lm_head", partial.rows(begin, end));
   });
-  sum_partials(ctx, s.env, partial, {}, dx);
+  s.env.rows.ranks.sum(ctx, partial, {}, dx);
   ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
   s.env.backward_done(ctx, "norm", dx);
   s.weights.gradients_done(s.head_unit);
@@ -338,7 +339,7 @@ void MicroBatch::backward_embedding() {
   if (s.head_home != 0 || !s.head_done) clear_accumulated(s.ctx, g, {Slot::embedding});
   if (!g.of(Slot::embedding).empty()) {
     const device::Scope scope(*s.ctx.arena);
-    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows()}), gathered(s.ctx, s.env, s.gradient),
+    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows.all}), s.env.rows.gathered(s.ctx, s.gradient),
                             g.of(Slot::embedding), s.part_of_vocabulary());
   }
   s.weights.gradients_done(0);

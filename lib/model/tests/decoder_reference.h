@@ -223,9 +223,11 @@ class MemorySource final : public ParameterAccess {
       : table(std::move(parameters)),
         precision_(precision),
         slots_(static_cast<std::size_t>(config.num_hidden_layers + 2)) {
+    std::map<std::pair<int, Slot>, std::int64_t> rows;
+    for (const Parameter& p : table) rows[{p.unit, p.slot}] += p.rows();
     for (const Parameter& p : table) {
       Stored& stored = at(p.unit, p.slot);
-      const Extent e = slot_extent(config, p.slot);
+      const Extent e{rows[{p.unit, p.slot}], p.cols()};
       if (stored.weight.view().empty()) {
         const bool vector = p.shape.size() == 1;
         stored.weight = vector ? Tensor(compute, {e.rows}) : Tensor(compute, {e.rows, e.cols});

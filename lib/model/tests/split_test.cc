@@ -46,7 +46,7 @@ struct Model {
   }
   TensorRank at(int rank, int ranks) const { return {rank, ranks, recipe}; }
   std::vector<Parameter> local(int rank, int ranks) const { return local_table(config, table, at(rank, ranks)); }
-  hf::ModelConfig local_model(int rank, int ranks) const { return local_config(config, table, at(rank, ranks)); }
+  DividedSizes sizes(int rank, int ranks) const { return local_sizes(config, table, at(rank, ranks)); }
   std::string refusal(int ranks) const {
     return error_of([&] { check_tensor_parallel(config, table, at(0, ranks)); });
   }
@@ -112,28 +112,29 @@ void expect_tiles(const std::vector<std::vector<Parameter>>& ranks, const Parame
   EXPECT_EQ(next, axis < 0 ? 0 : whole.shape[static_cast<std::size_t>(axis)]) << whole.name;
 }
 
-// Expects a rank's blocks to fill the slots of its local configuration.
-void expect_slots(const std::vector<Parameter>& table, const hf::ModelConfig& local) {
+// Expects a rank's blocks to be as large as the sizes that it computes.
+void expect_slots(const std::vector<Parameter>& table, const DividedSizes& sizes) {
   std::map<std::pair<int, Slot>, std::int64_t> rows;
+  const std::map<Slot, std::int64_t> row_parallel{{Slot::o, sizes.query()}, {Slot::down, sizes.intermediate.local}},
+      column_parallel{{Slot::qkv, sizes.query() + 2 * sizes.key_value()},
+                      {Slot::gate_up, 2 * sizes.intermediate.local},
+                      {Slot::embedding, sizes.vocabulary.local},
+                      {Slot::head, sizes.vocabulary.local}};
   for (const Parameter& p : table) {
     std::int64_t& next = rows[{p.unit, p.slot}];
     EXPECT_EQ(p.slot_row, next) << p.name;
     next += p.rows();
-    EXPECT_TRUE(p.role == ParameterRole::adapter || p.cols() == slot_extent(local, p.slot).cols) << p.name;
+    EXPECT_TRUE(!row_parallel.contains(p.slot) || p.cols() == row_parallel.at(p.slot)) << p.name;
   }
-  for (const auto& [place, n] : rows) {
-    const Slot slot = place.second;
-    const bool adapter =
-        std::ranges::any_of(kAdaptedSlots, [&](const AdaptedSlot& a) { return slot == a.a || slot == a.b; });
-    EXPECT_TRUE(adapter || n == slot_extent(local, slot).rows) << n << " rows of unit " << place.first;
-  }
+  for (const auto& [place, n] : rows)
+    EXPECT_TRUE(!column_parallel.contains(place.second) || n == column_parallel.at(place.second)) << n;
 }
 
 void expect_divided(const Model& model, int count) {
   std::vector<std::vector<Parameter>> ranks;
   for (int r = 0; r < count; ++r) {
     ranks.push_back(model.local(r, count));
-    expect_slots(ranks.back(), model.local_model(r, count));
+    expect_slots(ranks.back(), model.sizes(r, count));
   }
   for (std::size_t i = 0; i < model.table.size() && !testing::Test::HasFailure(); ++i)
     expect_tiles(ranks, model.table[i], i);
@@ -176,7 +177,7 @@ TEST(TensorSplit, OneRankHasTheWholeModel) {
     EXPECT_EQ(table[i].copies, 1);
     EXPECT_TRUE(table[i].bounds.empty());
   }
-  EXPECT_EQ(model.local_model(0, 1).vocab_size, 64);
+  EXPECT_EQ(model.sizes(0, 1).vocabulary.local, 64);
 }
 
 // Key and value heads that are fewer than the ranks are on several adjacent ones.
@@ -198,10 +199,10 @@ TEST(TensorSplit, KeyAndValueHeadsAreReplicatedWhereTheyAreFew) {
   EXPECT_EQ(model.find(attention + "q_proj.weight", 3, 4).slot_row, 0);
   EXPECT_EQ(model.find(attention + "k_proj.weight", 3, 4).slot_row, 8);
   EXPECT_EQ(model.find(attention + "v_proj.weight", 3, 4).slot_row, 16);
-  const hf::ModelConfig local = model.local_model(3, 4);
-  EXPECT_EQ(local.num_attention_heads, 1);
-  EXPECT_EQ(local.num_key_value_heads, 1);
-  EXPECT_EQ(local.hidden_size, 32);
+  const DividedSizes sizes = model.sizes(3, 4);
+  EXPECT_EQ(sizes.heads.local, 1);
+  EXPECT_EQ(sizes.heads.whole, 4);
+  EXPECT_EQ(sizes.key_value_heads.local, 1);
   config.num_key_value_heads = 1;
   const Model one(config);
   EXPECT_EQ(one.firsts(attention + "k_proj.weight", 4), Extents(4, 0));
@@ -221,7 +222,7 @@ TEST(TensorSplit, TheIntermediateSizeIsDividedInUnitsOfBlocks) {
     EXPECT_EQ(model.extents(mlp + "up_proj.weight", ranks), extents);
     EXPECT_EQ(model.extents(mlp + "down_proj.weight", ranks), extents);
     for (int r = 0; r < ranks; ++r) {
-      EXPECT_EQ(model.local_model(r, ranks).intermediate_size, extents[static_cast<std::size_t>(r)]);
+      EXPECT_EQ(model.sizes(r, ranks).intermediate.local, extents[static_cast<std::size_t>(r)]);
       EXPECT_EQ(model.find(mlp + "up_proj.weight", r, ranks).slot_row, extents[static_cast<std::size_t>(r)]);
     }
     return extents;
@@ -247,8 +248,10 @@ TEST(TensorSplit, TheVocabularyIsDivided) {
     const Model model(config, "mxfp8", {.lm_head = fp8_head});
     const Extents extents = model.extents("model.embed_tokens.weight", ranks);
     EXPECT_TRUE(config.tie_word_embeddings || model.extents("lm_head.weight", ranks) == extents);
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(model.local_model(r, ranks).vocab_size, extents[static_cast<std::size_t>(r)]);
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_EQ(model.sizes(r, ranks).vocabulary.local, extents[static_cast<std::size_t>(r)]);
+      EXPECT_EQ(model.sizes(r, ranks).first_token, model.find("model.embed_tokens.weight", r, ranks).first_row());
+    }
     return extents;
   };
   for (const bool tied : {false, true}) {
@@ -267,8 +270,6 @@ TEST(TensorSplit, ExpertsAndRoutersAreWholeOnEachRank) {
   for (const char* name : {"qwen3-moe-tiny", "mixtral-tiny"}) {
     const Model model(preset(name));
     expect_divided(model, 2);
-    const hf::ModelConfig local = model.local_model(1, 2);
-    EXPECT_EQ(local.experts, model.config.experts);
     int experts = 0;
     const std::vector<Parameter> table = model.local(1, 2);
     for (std::size_t i = 0; i < table.size(); ++i) {
@@ -299,7 +300,7 @@ TEST(TensorSplit, WhatRanksCannotDivideIsRefused) {
   const auto refusal = [&config](int ranks, const std::string& recipe = "", const PrecisionRules& rules = {}) {
     const Model model(config, recipe, rules);
     const std::string said = model.refusal(ranks);
-    for (const auto& again : {error_of([&] { model.local(0, ranks); }), error_of([&] { model.local_model(0, ranks); })})
+    for (const auto& again : {error_of([&] { model.local(0, ranks); }), error_of([&] { model.sizes(0, ranks); })})
       EXPECT_EQ(again, said);
     return said;
   };

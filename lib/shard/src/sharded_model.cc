@@ -41,17 +41,6 @@ std::size_t program_bytes(DType type) {
 model::TensorRank tensor_rank(const comm::Mesh& mesh, const ModelSpec& spec) {
   return {mesh.tensor().rank(), mesh.tensor().size(), spec.store.fp8.recipe};
 }
-hf::ModelConfig config_on(const comm::Mesh& mesh, const ModelSpec& spec) {
-  return model::local_config(spec.config, spec.table, tensor_rank(mesh, spec));
-}
-std::vector<model::Parameter> table_on(const comm::Mesh& mesh, const ModelSpec& spec) {
-  return model::local_table(spec.config, spec.table, tensor_rank(mesh, spec));
-}
-model::DecoderOptions decoder_options(const ModelSpec& spec) {
-  model::DecoderOptions options = spec.decoder();
-  options.vocabulary = spec.config.vocab_size;
-  return options;
-}
 
 ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
   spec.logit_bytes = bytes;
@@ -63,8 +52,8 @@ ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
 ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
-      decoder(config_on(mesh, spec), decoder_options(spec)),
-      store(ctx, mesh, config_on(mesh, spec), table_on(mesh, spec), spec.store) {
+      decoder(spec.config, model::local_sizes(spec.config, spec.table, tensor_rank(mesh, spec)), spec.decoder()),
+      store(ctx, mesh, spec.config, model::local_table(spec.config, spec.table, tensor_rank(mesh, spec)), spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
   if (!spec.config.experts) return;
   const quant::Recipe* const recipe = spec.store.fp8.recipe;

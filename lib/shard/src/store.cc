@@ -28,13 +28,10 @@ std::int64_t element_of(const model::Parameter& p, std::int64_t row) {
 
 std::optional<TensorGroup> tensor_group(const comm::Mesh& mesh, const std::vector<model::Parameter>& table) {
   if (mesh.tensor().size() == 1) return std::nullopt;
-  std::int64_t first_token = 0;
   int copies = 1;
-  for (const model::Parameter& p : table) {
-    if (p.role == model::ParameterRole::embedding) first_token = p.first_row();
+  for (const model::Parameter& p : table)
     if (p.slot == model::Slot::qkv) copies = std::max(copies, p.copies);
-  }
-  return TensorGroup(mesh, first_token, copies);
+  return TensorGroup(mesh, copies);
 }
 
 StoreOptions with_ranks(StoreOptions options, const std::optional<TensorGroup>& tensor) {
@@ -204,11 +201,9 @@ linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayo
   return linear::prepare_codes(ctx, codes, whole.bias, parts, fp8, pass, known);
 }
 
-// The bias of a slot's linear, whose slot follows. What ranks of tensor parallelism add up gets its bias with the sum.
+// The bias of a slot's linear, whose slot follows.
 View ParameterStore::bias_of(int unit, std::size_t slot) const {
-  const bool added_later = tensor_ && (slot == static_cast<std::size_t>(model::Slot::o) ||
-                                       slot == static_cast<std::size_t>(model::Slot::down));
-  if (added_later || slot + 1 == model::kSlots) return {};
+  if (slot + 1 == model::kSlots) return {};
   const SlotLayout& next = layout_.unit(unit)[slot + 1];
   return next.present() && layout_.parameter(next.parameters.front()).role == model::ParameterRole::bias
              ? gather_.weight(unit, slot + 1)

@@ -1,6 +1,7 @@
 // Sums are an all-to-all and additions on each rank: a reduce-scatter would round at each hop.
 #include "fp8/shard/tensor_group.h"
 
+#include <memory>
 #include <span>
 
 #include "fp8/device/profile.h"
@@ -31,37 +32,20 @@ void TensorGroup::gather(const device::Context& ctx, const View& own, const View
   group_->gather({bytes_at(own), memory_at(all), bytes});
 }
 
-// In turn s each rank sends its rows to the rank that is s places further, so that every rank has one sender and one
-// receiver in a turn. All turns start at once, behind each other on the stream of the group.
-void TensorGroup::gather_parts(const device::Context& ctx, const View& own, const View& all,
-                               const std::function<void(std::int64_t first, const View& rows)>& compute) {
-  if (ctx.device == device::DeviceType::host) {
-    gather(ctx, own, all);
-    return compute(0, all);
+std::function<void()> TensorGroup::start_shift(const device::Context& ctx, const View& own, int places,
+                                               const View& arriving) {
+  const auto bytes = [](const View& v) { return static_cast<std::int64_t>(v.bytes()); };
+  const auto request = std::make_shared<comm::Request>();
+  if (!ctx.dry) {
+    const comm::SentMessage sent{bytes_at(own), bytes(own), (rank() + places) % ranks()};
+    const comm::ReceivedMessage received{memory_at(arriving), bytes(arriving), (rank() - places + ranks()) % ranks()};
+    traffic_->add(comm::Along::tp, own.dtype, bytes(own));
+    *request = group_->start_messages({&sent, 1}, {&received, 1});
   }
-  const std::int64_t count = all.shape[0];
-  const auto rows_on = [&](int r) {
-    const RowRange rows = rows_of(count, r, ranks());
-    return all.rows(rows.begin, rows.end);
+  return [&ctx, request, moved = tensor::bytes_of(arriving)] {
+    const device::Timer timer(ctx, device::Work::communication, "gather rows", moved);
+    request->wait();
   };
-  const auto before = [this](int turn) { return (rank() - turn + ranks()) % ranks(); };
-  std::vector<comm::Request> turns(static_cast<std::size_t>(ranks()));
-  if (!ctx.dry) traffic_->add_gather(comm::Along::tp, *group_, own.dtype, static_cast<std::int64_t>(own.bytes()));
-  for (int turn = 1; turn < ranks() && !ctx.dry; ++turn) {
-    const View rows = rows_on(before(turn));
-    const comm::SentMessage sent{bytes_at(own), static_cast<std::int64_t>(own.bytes()), (rank() + turn) % ranks()};
-    const comm::ReceivedMessage received{memory_at(rows), static_cast<std::int64_t>(rows.bytes()), before(turn)};
-    turns[static_cast<std::size_t>(turn)] = group_->start_messages({&sent, 1}, {&received, 1});
-  }
-  compute(first_row(count, rank()), own);
-  for (int turn = 1; turn < ranks(); ++turn) {
-    const View rows = rows_on(before(turn));
-    {
-      const device::Timer timer(ctx, device::Work::communication, "gather rows", tensor::bytes_of(rows));
-      turns[static_cast<std::size_t>(turn)].wait();
-    }
-    compute(first_row(count, before(turn)), rows);
-  }
 }
 
 void TensorGroup::sum(const device::Context& ctx, const View& partial, const View& bias, const View& own) {
@@ -114,12 +98,6 @@ void TensorGroup::all_reduce(const device::Context& ctx, const View& values, com
   traffic_->add_all_reduce(comm::Along::tp, *group_, values.dtype, values.size());
   group_->all_reduce(floats_of(values), op);
 }
-
-void TensorGroup::maximum(const device::Context& ctx, const View& values) {
-  all_reduce(ctx, values, comm::Reduce::max);
-}
-
-void TensorGroup::total(const device::Context& ctx, const View& values) { all_reduce(ctx, values, comm::Reduce::sum); }
 
 void TensorGroup::reduce(const device::Context& ctx, const View& amaxes) const {
   all_reduce(ctx, amaxes, comm::Reduce::amax);

@@ -22,8 +22,7 @@ std::vector<Layout> layouts(const comm::MeshShape& mesh, const hf::ModelConfig& 
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const model::TensorRank at{rank % mesh.tp, mesh.tp, options.fp8.recipe};
     const std::vector<model::Parameter> table = small_table(config);
-    all.emplace_back(mesh, rank, model::local_config(config, table, at), model::local_table(config, table, at),
-                     options);
+    all.emplace_back(mesh, rank, config, model::local_table(config, table, at), options);
   }
   return all;
 }

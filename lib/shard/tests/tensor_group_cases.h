@@ -17,8 +17,7 @@ namespace fp8::shard {
 class TensorRanks {
  public:
   /// `copies`: adjacent ranks with the same key and value heads.
-  TensorRanks(comm::Communicator& ranks, int copies)
-      : mesh_(ranks, {1, 1, 1, 1, ranks.size()}), group(mesh_, 5, copies) {
+  TensorRanks(comm::Communicator& ranks, int copies) : mesh_(ranks, {1, 1, 1, 1, ranks.size()}), group(mesh_, copies) {
     ctx.arena = &arena_;
   }
 
@@ -49,7 +48,7 @@ class TensorRanks {
   TensorGroup group;      ///< the ranks
 };
 
-/// Rows are gathered, at once and in parts, and partial sums added with one bias and one rounding; some ranks have no
+/// Rows are gathered, at once and by shifts, and partial sums added with one bias and one rounding; some ranks have no
 /// rows.
 inline void check_rows(comm::Communicator& ranks, dtype::DType type, std::int64_t rows) {
   constexpr std::int64_t kColumns = 3;
@@ -64,25 +63,14 @@ inline void check_rows(comm::Communicator& ranks, dtype::DType type, std::int64_
   r.group.gather(r.ctx, mine.view(), all.view());
   for (std::int64_t i = 0; i < rows * kColumns; ++i)
     ASSERT_EQ(r.at(all, i), value(i)) << i << " of " << rows << " rows";
-  for (const bool in_parts : {false, true}) {
-    device::Context ctx = r.ctx;
-    if (in_parts) ctx.device = device::DeviceType::cuda;  // the group moves memory of the host all the same
-    const tensor::Tensor others = r.matrix(type, rows, kColumns, [](std::int64_t) { return -1.0; });
-    std::vector<int> passed(static_cast<std::size_t>(rows), 0);
-    int calls = 0;
-    r.group.gather_parts(ctx, mine.view(), others.view(), [&](std::int64_t first, const tensor::View& part) {
-      if (in_parts && calls == 0) {
-        EXPECT_EQ(part.data, mine.view().data) << "own rows need not travel";
-      }
-      ++calls;
-      for (std::int64_t i = 0; i < part.size(); ++i) {
-        const float v = type == dtype::DType::f32 ? part.as<float>()[i] : dtype::to_float(part.as<dtype::Bf16>()[i]);
-        ASSERT_EQ(v, value(first * kColumns + i)) << "row " << first << " and " << i / kColumns << " more";
-      }
-      for (std::int64_t row = first; row < first + part.shape[0]; ++row) ++passed[static_cast<std::size_t>(row)];
-    });
-    EXPECT_EQ(calls, in_parts ? ranks.size() : 1);
-    EXPECT_EQ(passed, std::vector<int>(static_cast<std::size_t>(rows), 1));
+  const tensor::Tensor shifted = r.matrix(type, rows, kColumns, [](std::int64_t) { return -1.0; });
+  for (int places = 1; places < ranks.size(); ++places) {
+    const RowRange from = rows_of(rows, (ranks.rank() - places + ranks.size()) % ranks.size(), ranks.size());
+    r.group.start_shift(r.ctx, mine.view(), places, shifted.view().rows(from.begin, from.end))();
+  }
+  for (std::int64_t i = 0; i < rows * kColumns; ++i) {
+    const bool is_own = i / kColumns >= own.begin && i / kColumns < own.end;
+    ASSERT_EQ(r.at(shifted, i), is_own ? -1 : value(i)) << i << " of " << rows << " rows";
   }
   // 1 on rank 0 and half of the distance of 1 to the next bf16 on the others, which only one rounding adds up.
   const double step = 0x1p-8;
@@ -147,7 +135,7 @@ inline void check_tensor_group(comm::Communicator& ranks) {
     return i == 2 && ranks.rank() == 0 ? std::nan("")
                                        : static_cast<double>(i == 0 ? ranks.rank() : last - ranks.rank());
   });
-  r.group.amax().reduce(r.ctx, amaxes.view());
+  r.group.reduce(r.ctx, amaxes.view());
   EXPECT_EQ(r.at(amaxes, 0), static_cast<float>(last));
   EXPECT_EQ(r.at(amaxes, 1), static_cast<float>(last));
   EXPECT_TRUE(std::isnan(r.at(amaxes, 2))) << "NaN counts as the largest";

@@ -31,7 +31,7 @@ View next_logits(shard::ShardedModel& model, const std::vector<std::int32_t>& te
   std::vector<std::int32_t> rows = text;
   rows.resize(static_cast<std::size_t>(padded(text.size())), text.back());
   const auto length = static_cast<std::int64_t>(rows.size());
-  const View logits = tensor::allocate(model.ctx, DType::f32, {1, model.decoder.options().vocabulary}, "logits");
+  const View logits = tensor::allocate(model.ctx, DType::f32, {1, model.decoder.config().vocab_size}, "logits");
   const View tokens = tensor::make_view(rows.data(), DType::i32, device::DeviceType::host, {1, length});
   shard::logits(model, shard::on_device(model.ctx, {tokens, {}, 1, length}), static_cast<std::int64_t>(text.size()) - 1,
                 logits);

@@ -62,6 +62,12 @@ struct LinearPrecision {
   TensorParallel tensor_parallel{};  ///< the ranks that divide the weight
 };
 
+/// The recipe, or if no part is FP8, one that casts nothing.
+inline const quant::Recipe& recipe_of(const LinearPrecision& precision) {
+  static constexpr quant::Recipe kHighPrecision{};
+  return precision.recipe != nullptr ? *precision.recipe : kHighPrecision;
+}
+
 /// Known scales of a weight's FP8 operands, and where their amaxes are recorded. Empty, or by part.
 struct KnownScales {
   quant::KnownScale x;                ///< scale of the input, which all parts share
@@ -153,17 +159,21 @@ NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<P
 /// The amaxes that a weight, prepared for any pass, needs in any pass.
 NeededAmaxes needed_amaxes(const Weight& weight);
 
-/// Memory for the amax of x, of the whole if tensor parallelism divides x.
-struct StoredAmax {
-  View value{};  ///< f32 [1] on the context's device; empty: forward() computes the amax if it needs one
-  bool known =
-      false;  ///< `value` is the amax; otherwise forward() stores it there if needed_amaxes() says that x needs one
+/// What a caller of forward() has or adds itself.
+struct ForwardOptions {
+  /// f32 [1] on the context's device: the amax of x, of the whole if tensor parallelism divides x. Empty: forward()
+  /// computes the amax if it needs one.
+  View amax{};
+  /// `amax` has been computed; otherwise forward() stores it there if needed_amaxes() says that x needs one.
+  bool amax_known = false;
+  /// Add the weight's bias; false: y is a term of a sum, to which the caller adds the bias.
+  bool bias = true;
 };
 
 /// y [M, N] = x w^T + bias of the whole weight, and adapters: casts x and runs forward for each part. y has x's dtype,
-/// or f32 without adapters. `amax` changes no bit of y.
+/// or f32 without adapters. The amax changes no bit of y.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
-             const StoredAmax& amax = {});
+             const ForwardOptions& options = {});
 
 /// Results of backward().
 struct Gradients {
@@ -183,19 +193,9 @@ struct KnownAmaxes {
   View dy{};  ///< [number of parts], of each part's columns of dy; empty: computed if needed
 };
 
-/// Whether some rows of x give forward() these rows of y, or in Pass::backward some rows of dy these rows of dx, with
-/// the same casts as all rows together. `amax` is that of all rows of x, or those of dy, or empty. It is not so with
-/// adapters, whose dropout depends on the place of a row, nor where an observer gets whole operands, where ranks divide
-/// the columns of these rows, or where their scale is not known before the cast.
-bool rows_are_apart(const Weight& weight, Pass pass, const View& amax);
-
-/// Whether backward() for dx and then for dw has the same casts and reductions as one call for both. `amax_of_dy` as in
-/// KnownAmaxes. It is not so with adapters, which need both, nor where the scale of dy is not known before the cast.
-bool gemms_are_apart(const Weight& weight, const View& amax_of_dy);
-
-/// Gradients of the whole weight; x is the input of forward, which may be empty if dw is not wanted and
-/// gemms_are_apart(), dy [M, N] the gradient of its output. The cast of dy is
-/// shared by dgrad and wgrad of each part. The weight must be prepared for the backward pass. Adapters compute the
+/// Gradients of the whole weight; x is the input of forward, which may be empty if dw is not wanted and there are no
+/// adapters and no calibration, dy [M, N] the gradient of its output. The cast of dy is shared by dgrad and wgrad of
+/// each part. The weight must be prepared for the backward pass. Adapters compute the
 /// product of x and a again, which is cheaper than to keep it. `amaxes` change no bit of the results.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes = {});

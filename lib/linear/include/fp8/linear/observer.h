@@ -31,4 +31,9 @@ class Observer {
   virtual void observe(const Call& call, const ObservedGemm& gemm) = 0;
 };
 
+/// The observer of the FP8 GEMMs now; null if there is none.
+inline Observer* active_observer(const LinearPrecision& precision) {
+  return precision.observer != nullptr && precision.observer->active() ? precision.observer : nullptr;
+}
+
 }  // namespace fp8::linear

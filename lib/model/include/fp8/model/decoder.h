@@ -15,6 +15,7 @@
 #include "fp8/model/cache.h"
 #include "fp8/model/operation.h"
 #include "fp8/model/routing.h"
+#include "fp8/model/split.h"
 #include "fp8/model/weights.h"
 #include "fp8/ops/attention.h"
 
@@ -51,15 +52,18 @@ struct DecoderOptions {
   OperationObserver* observer = nullptr;         ///< observer of every operation, which does not change it, or null
   std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
   ops::AttentionOptions attention{};             ///< kernels of attention on a GPU
-  std::int64_t vocabulary = 0;  ///< V of head_block_rows(), if ranks have parts of the vocabulary; 0: the model's
 };
 
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give
 /// the same bits.
 class Decoder {
  public:
-  /// Copies both arguments.
-  Decoder(const hf::ModelConfig& config, const DecoderOptions& options);
+  /// A decoder of a rank that has all of the model. Copies both arguments.
+  Decoder(const hf::ModelConfig& config, const DecoderOptions& options)
+      : Decoder(config, whole_sizes(config), options) {}
+  /// A decoder of a rank with the sizes of local_sizes().
+  Decoder(const hf::ModelConfig& config, const DividedSizes& sizes, const DecoderOptions& options)
+      : config_(config), sizes_(sizes), options_(options) {}
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
   void forward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
@@ -93,6 +97,8 @@ class Decoder {
 
   /// The model.
   const hf::ModelConfig& config() const { return config_; }
+  /// Its sizes on this rank.
+  const DividedSizes& sizes() const { return sizes_; }
   /// Number of layers, L.
   int layers() const { return static_cast<int>(config_.num_hidden_layers); }
   /// Number of units, layers + 2.
@@ -102,6 +108,7 @@ class Decoder {
 
  private:
   hf::ModelConfig config_;
+  DividedSizes sizes_;
   DecoderOptions options_;
 };
 

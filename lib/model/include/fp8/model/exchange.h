@@ -35,41 +35,43 @@ class ExpertExchange {
                         const tensor::View& to, std::span<const std::int64_t> rows_from) = 0;
 };
 
-/// The ranks that divide linears. Between linears each has a contiguous share of the rows.
-class TensorExchange {
+/// The ranks that divide linears. Between linears each has a contiguous share of the rows. Objects of this class itself
+/// are one rank that has everything, where nothing travels. A reducer of amaxes over these ranks.
+class TensorExchange : public quant::AmaxReducer {
  public:
-  virtual ~TensorExchange() = default;
-  /// T, at least 2.
-  virtual int ranks() const = 0;
+  /// T.
+  virtual int ranks() const { return 1; }
   /// The number of this rank among them.
-  virtual int rank() const = 0;
+  virtual int rank() const { return 0; }
   /// The first of M rows that a rank has, M for rank T: about M / T each, and at least one if M is T or more.
-  virtual std::int64_t first_row(std::int64_t rows, int rank) const = 0;
-  /// First token of the vocabulary's rows that this rank has.
-  virtual std::int64_t first_token() const = 0;
+  virtual std::int64_t first_row(std::int64_t rows, int rank) const { return rank == 0 ? 0 : rows; }
   /// Gathers the own rows of every rank, [own, C], into `all` [M, C], of the same type; contiguous. Collective.
-  virtual void gather(const device::Context& ctx, const tensor::View& own, const tensor::View& all) = 0;
-  /// Gathers rows for work on some of them at a time: calls `compute(first, rows)` with rows [first, first + n) of all,
-  /// and after the last call all rows have been passed once. On the host that is one call with gather()'s `all`. On a
-  /// GPU the rows of each rank are passed alone, first `own`, and those of the other ranks, in `all`, travel while the
-  /// context's stream computes what earlier calls have put on it. In a dry context the calls are the same. Collective.
-  virtual void gather_parts(const device::Context& ctx, const tensor::View& own, const tensor::View& all,
-                            const std::function<void(std::int64_t first, const tensor::View& rows)>& compute) = 0;
+  virtual void gather(const device::Context& ctx, const tensor::View& own, const tensor::View& all) {
+    if (!ctx.dry && all.data != own.data)
+      device::copy_bytes(ctx, all.data, ctx.device, own.data, ctx.device, own.bytes());
+  }
+  /// Whether what start_shift() sends travels while the device of the context computes.
+  virtual bool overlaps(const device::Context&) const { return false; }
+  /// Starts to send `own` [own, C] to the rank `places` ranks after this one, and to receive the rows of the rank as
+  /// many places before this one in `arriving`, 0 < places < T. The result lets the context wait for both. Collective.
+  virtual std::function<void()> start_shift(const device::Context&, const tensor::View& /*own*/, int /*places*/,
+                                            const tensor::View& /*arriving*/) {
+    return [] {};
+  }
   /// Adds the `partial` [M, C] of all ranks: each gets its own rows of the sum in `own` [own, C] of the same type. The
   /// terms travel in their type, are added in f32 in the order of the ranks, with `bias` [C] of that type if it is not
   /// empty, and rounded once. Collective.
-  virtual void sum(const device::Context& ctx, const tensor::View& partial, const tensor::View& bias,
-                   const tensor::View& own) = 0;
+  virtual void sum(const device::Context&, const tensor::View& /*partial*/, const tensor::View& /*bias*/,
+                   const tensor::View& /*own*/) {}
   /// Adds matrices [M, K] of the ranks that have the same key and value heads, as sum() does; the first of them gets
   /// the sum, and the others zeros. Contiguous rows with any stride. Nothing happens if no heads are on several ranks.
   /// Collective.
-  virtual void sum_copies(const device::Context& ctx, const tensor::View& values) = 0;
+  virtual void sum_copies(const device::Context&, const tensor::View& /*values*/) {}
   /// f32 [n] becomes the largest of all ranks. Collective.
-  virtual void maximum(const device::Context& ctx, const tensor::View& values) = 0;
+  virtual void maximum(const device::Context&, const tensor::View& /*values*/) {}
   /// f32 [n] becomes the sum over all ranks. Collective.
-  virtual void total(const device::Context& ctx, const tensor::View& values) = 0;
-  /// Reduces amaxes.
-  virtual const quant::AmaxReducer& amax() const = 0;
+  virtual void total(const device::Context&, const tensor::View& /*values*/) {}
+  void reduce(const device::Context&, const tensor::View& /*amaxes*/) const override {}
 };
 
 }  // namespace fp8::model

@@ -126,14 +126,11 @@ std::vector<Parameter> parameter_table(const hf::ModelConfig& config);
 /// The full name of the linear that an adapter belongs to: its name without lora_A.weight or lora_B.weight.
 std::string adapted_module(const Parameter& adapter);
 
-/// Rows and columns of a slot's matrix; {0, 0} if the model has no such slot.
+/// Rows and columns of a slot's matrix.
 struct Extent {
   std::int64_t rows = 0;  ///< first extent
   std::int64_t cols = 0;  ///< second extent; 1 for vectors
 };
-/// Extent of a slot in any unit that has it. Throws Error for a slot of adapters, whose extent depends on the unit.
-Extent slot_extent(const hf::ModelConfig& config, Slot slot);
-
 /// GEMMs that run in FP8 in some linears.
 struct GemmRule {
   std::string glob;      ///< glob of names of weights; empty for all

@@ -1,5 +1,5 @@
-/// Division of a model over the ranks of tensor parallelism: the block of each parameter that a rank has, and the
-/// configuration that its attention and MLP compute. Rows of q, k, v, gate, up and of the vocabulary are divided, and
+/// Division of a model over the ranks of tensor parallelism: the block of each parameter that a rank has, and the sizes
+/// that its attention and MLP compute. Rows of q, k, v, gate, up and of the vocabulary are divided, and
 /// columns of o and down; norms, routers, experts and the biases of o and down are not. Key and value heads that are
 /// fewer than the ranks are on several ranks. Nothing here communicates.
 ///   T ranks of tensor parallelism, H query heads, G key/value heads, F intermediate, V vocabulary
@@ -23,9 +23,33 @@ struct TensorRank {
 /// have a block for each rank.
 void check_tensor_parallel(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
 
-/// The model that a rank's attention, MLP, embedding and head compute: H / T query heads, its key/value heads, its
-/// columns of F and its rows of V. Throws Error as check_tensor_parallel().
-hf::ModelConfig local_config(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
+/// A size of a model, and of the part that a rank computes.
+struct DividedSize {
+  std::int64_t whole = 0, local = 0;
+  /// Whether the rank has a part.
+  bool divided() const { return local < whole; }
+};
+
+/// The sizes that ranks divide.
+struct DividedSizes {
+  DividedSize heads;             ///< H, of queries
+  DividedSize key_value_heads;   ///< G; at least one on each rank
+  DividedSize intermediate;      ///< F; not divided if all layers have experts
+  DividedSize vocabulary;        ///< V
+  std::int64_t head_dim = 0;     ///< D, never divided
+  std::int64_t first_token = 0;  ///< first token of the rank's part of the vocabulary
+
+  /// Columns of the queries that the rank computes.
+  std::int64_t query() const { return heads.local * head_dim; }
+  /// Columns of its keys, and of its values.
+  std::int64_t key_value() const { return key_value_heads.local * head_dim; }
+};
+
+/// The sizes of a rank that has all.
+DividedSizes whole_sizes(const hf::ModelConfig& config);
+
+/// The sizes that a rank's attention, MLP, embedding and head compute. Throws Error as check_tensor_parallel().
+DividedSizes local_sizes(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
 
 /// The table with the blocks of a rank: shape, slot_row, whole, bounds, block and copies. `table` has whole parameters
 /// with their precisions, which stay as they are. Throws Error as check_tensor_parallel().

@@ -38,7 +38,7 @@ struct UnitWeights {
 
 /// f32 memory for the gradients of one unit, whole tensors by slot; empty if a slot is absent or frozen.
 struct UnitGradients {
-  std::array<View, kSlots> slot;  ///< shapes are slot_extent(); adapters have all rows of the unit
+  std::array<View, kSlots> slot;  ///< all rows of a slot; of the experts of this rank
   /// Add to the existing values; if false, these are undefined and the first writer overwrites them.
   bool accumulate = false;
 
@@ -53,8 +53,8 @@ class ParameterAccess {
   /// The ranks that share experts; null: this rank has all of them. UnitWeights and UnitGradients have the experts of
   /// this rank only.
   virtual ExpertExchange* exchange() { return nullptr; }
-  /// The ranks that divide linears; null: this rank has them whole.
-  virtual TensorExchange* tensor() { return nullptr; }
+  /// The ranks that divide linears.
+  virtual TensorExchange& tensor() { return one_rank_; }
   /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
   virtual void prefetch(int unit) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena
@@ -64,6 +64,9 @@ class ParameterAccess {
   virtual UnitGradients gradient_buffers(int unit) = 0;
   /// The gradients of a unit are complete for this micro-batch.
   virtual void gradients_done(int unit) = 0;
+
+ private:
+  TensorExchange one_rank_;
 };
 
 }  // namespace fp8::model

@@ -61,6 +61,8 @@ struct KnownScale {
   /// With this `scale` is not known yet: the tensor is cast with the scale that follows from its own amax by the rule
   /// ScaleRule::current, which the cast computes into memory of the arena. The amax is recorded all the same.
   bool own_amax = false;
+  /// Whether a cast needs no amax of its tensor.
+  bool is_known() const { return !scale.empty() && !own_amax; }
 };
 
 /// Reduces amaxes over ranks, before scales are computed from them.

@@ -33,8 +33,8 @@ struct DropoutPosition {
 class ParameterStore final : public model::ParameterAccess {
  public:
   /// Allocates all memory from the context's arena and zeroes the moments. The groups of `mesh` move memory of the
-  /// context's device between the ranks, and outlive the store. Under tensor parallelism configuration and table are
-  /// those of this rank (model/split.h). Not collective.
+  /// context's device between the ranks, and outlive the store. Under tensor parallelism the table is that of this rank
+  /// (model/split.h). Not collective.
   ParameterStore(const Context& ctx, const comm::Mesh& mesh, const hf::ModelConfig& config,
                  std::vector<model::Parameter> table, const StoreOptions& options);
   ParameterStore(const ParameterStore&) = delete;
@@ -82,7 +82,7 @@ class ParameterStore final : public model::ParameterAccess {
   std::optional<std::string> differing_replica(const Context& ctx) const;
 
   model::ExpertExchange* exchange() override { return exchange_ ? &*exchange_ : nullptr; }
-  model::TensorExchange* tensor() override { return tensor_ ? &*tensor_ : nullptr; }
+  model::TensorExchange& tensor() override { return tensor_ ? *tensor_ : ParameterAccess::tensor(); }
   void prefetch(int unit) override { gather_.prefetch(unit); }
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
   model::UnitGradients gradient_buffers(int unit) override { return gradients_.gradient_buffers(unit); }
