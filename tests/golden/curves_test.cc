@@ -14,7 +14,7 @@ settings::RunConfig curve_config(const std::string& precision, const std::string
   c.precision.precision = precision == "fp32"   ? settings::Precision::fp32
                           : precision == "bf16" ? settings::Precision::bf16
                                                 : settings::Precision::fp8;
-  c.precision.activations = precision == "fp32" ? DType::f32 : DType::bf16;
+  c.precision.execution.activation = precision == "fp32" ? DType::f32 : DType::bf16;
   if (!recipe.empty()) c.precision.recipe = recipe;
   return c;
 }

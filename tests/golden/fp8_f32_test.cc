@@ -106,7 +106,7 @@ TEST(Fp8InFloats, FileOfGradientsMatchesForEveryRecipe) {
       config.steps = 10, config.until_step = 1;
       config.precision.precision = settings::Precision::fp8;
       config.precision.recipe = recipe.name;
-      config.precision.activations = DType::f32;
+      config.precision.execution.activation = DType::f32;
       config.precision.delayed.history = 4;
       config.gradients = at.path(name + ".safetensors");
       (void)at.run(config, name);
@@ -178,7 +178,7 @@ TEST(Fp8InFloats, DelayedScalesAndHistoriesAfterTenSteps) {
   config.schedule.warmup = 4;
   config.precision.precision = settings::Precision::fp8;
   config.precision.recipe = "delayed";
-  config.precision.activations = DType::f32;
+  config.precision.execution.activation = DType::f32;
   config.precision.delayed.history = 4;
   const Curve ran = at.run(config, "run"), reference = read_curve("tests/golden/fp8-f32/llama3-delayed.jsonl");
   ASSERT_EQ(ran.size(), reference.size());

@@ -37,7 +37,7 @@ settings::RunConfig moe_config(const Case& c) {
   config.precision.recipe = c.recipe;
   config.precision.rowwise_single_copy = c.single_copy;
   config.precision.accumulation = c.accumulation;
-  config.precision.activations = DType::f32;
+  config.precision.execution.activation = DType::f32;
   config.precision.delayed.history = 4;
   return config;
 }
@@ -131,7 +131,7 @@ TEST(Experts, LossesThatBalanceMatch) {
     settings::RunConfig config = hundred_steps();
     config.until_step = 1;
     config.precision.precision = settings::Precision::fp32;
-    config.precision.activations = DType::f32;
+    config.precision.execution.activation = DType::f32;
     config.aux_loss = values(expected, "aux_coefficient").at(0);
     config.z_loss = values(expected, "z_coefficient").at(0);
     config.gradients = at.path("balance.safetensors");

@@ -146,7 +146,7 @@ class Model {
     shard::ModelSpec spec{source_.config(), model::parameter_table(source_.config()), {}};
     for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr, p.gemms = gemms;
     spec.store.compute = compute;
-    if (compute == DType::f32) spec.attention.kernels = ops::AttentionKernels::plain;
+    if (compute == DType::f32) spec.execution.attention.kernels = ops::AttentionKernels::plain;
     spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2, nullptr, emulate}, accumulation};
     return spec;
   }

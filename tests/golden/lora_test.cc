@@ -17,7 +17,7 @@ settings::RunConfig lora_config() {
   c.optimizer.weight_decay = 0;
   c.schedule = {optim::ScheduleKind::constant, 1e-2, 0, 0, 0, 0};
   c.precision.precision = settings::Precision::fp32;
-  c.precision.activations = DType::f32;
+  c.precision.execution.activation = DType::f32;
   c.lora.folder = kLora + "init";
   return c;
 }

@@ -67,7 +67,7 @@ struct Kit : shard::ShardedModel {
       : Kit(comm::Mesh(device_comm), config, table, options, recompute) {}
   Kit(const comm::Mesh& mesh, const hf::ModelConfig& config, const std::vector<model::Parameter>& table,
       const shard::StoreOptions& options, model::Recompute recompute = model::Recompute::none)
-      : Kit(mesh, shard::ModelSpec{config, table, options, recompute}) {}
+      : Kit(mesh, shard::ModelSpec{config, table, options, {.recompute = recompute}}) {}
   Kit(comm::Communicator& device_comm, const shard::ModelSpec& spec) : Kit(comm::Mesh(device_comm), spec) {}
   Kit(const comm::Mesh& mesh, const shard::ModelSpec& spec) : Kit(mesh, spec, model_bytes(mesh, spec)) {}
 

@@ -166,7 +166,7 @@ template <class Done>
 double observed_pass(const RecipeSetup& setup, const Inspection& all, PassObserver& observer, Done&& done) {
   const train::DeviceSetup device(setup.config.device, setup.eval.precision, all.mesh);
   shard::ModelSpec spec = setup.eval.model_spec;
-  spec.observer = &observer;
+  spec.execution.observer = &observer;
   InspectedModel inspected(setup, all, device, spec, nullptr);
   observer.activate(true);
   inspected.compute(setup, all);

@@ -142,7 +142,7 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
   spec.store.fp8.observer = &collector;
   Activity activity(all.journal, static_cast<int>(spec.config.num_hidden_layers));
   activity.begin(config.precision.recipe_text());
-  spec.observer = &activity;
+  spec.execution.observer = &activity;
   const RankAmaxes amaxes(device.mesh().all());
   if (all.host_comm.size() > 1) spec.store.fp8.amax_reducer = &amaxes;
   InspectedModel inspected(setup, all, device, spec, &collector);

@@ -97,7 +97,7 @@ gemm::Counts InspectedModel::compute(const RecipeSetup& setup, const Inspection&
   const shard::ModelSpec& spec = setup.eval.model_spec;
   if (const quant::Recipe* recipe = setup.eval.precision.recipe_or_null()) {
     const gemm::Count planned = model::planned_fp8(
-        spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length, model->decoder.options(), true);
+        spec.config, spec.table, *recipe, setup.shape.sequences * setup.shape.length, model->decoder.execution(), true);
     train::check_planned(all.host_comm, computed.gemms, planned.gemms + train::planned_experts(*model), "the batch");
   }
   return train::sum_over_ranks(all.host_comm, computed.gemms);

@@ -33,7 +33,7 @@ shard::ModelSpec probe_spec(const RecipeSetup& setup, Activity& activity, const 
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.column_factors = factors;
   spec.store.fp8_all_gather = false;  // the linears that run in FP8 change
-  spec.observer = &activity;
+  spec.execution.observer = &activity;
   return spec;
 }
 
@@ -55,8 +55,8 @@ Probe::Probe(const RecipeSetup& setup, const Inspection& all, const train::Devic
     std::int32_t none = 0;
     tensor::copy_across(model_.ctx, tensor::make_view(&none, DType::i32, device::DeviceType::host, {1}),
                         no_tokens_.view());
-    inputs_ = tensor::Tensor(setup.config.precision.activations, {c.num_hidden_layers + 1, rows, c.hidden_size},
-                             device.type(), "inputs of the layers");
+    inputs_ = tensor::Tensor(setup.config.precision.execution.activation,
+                             {c.num_hidden_layers + 1, rows, c.hidden_size}, device.type(), "inputs of the layers");
   });
 }
 

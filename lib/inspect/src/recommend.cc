@@ -96,7 +96,7 @@ LossChange change_under(const settings::PrecisionConfig& precision, const Recipe
   RecipeSetup recommended = resolve(config, all);
   Activity activity(all.journal, static_cast<int>(setup.eval.model_spec.config.num_hidden_layers));
   activity.begin("the recommended configuration");
-  recommended.eval.model_spec.observer = &activity;
+  recommended.eval.model_spec.execution.observer = &activity;
   InspectedModel inspected(recommended, all, device, recommended.eval.model_spec, nullptr);
   inspected.compute(recommended, all);  // which checks that as many GEMMs as planned are FP8
   inspected.model->store.scales().record_amaxes(false);

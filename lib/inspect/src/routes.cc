@@ -31,7 +31,7 @@ ChosenExperts chosen_in(const std::string& name, settings::InspectConfig config,
   const train::DeviceSetup device(config.device, setup.config.precision, all.mesh);
   Activity activity(all.journal, static_cast<int>(setup.eval.model_spec.config.num_hidden_layers));
   activity.begin("routes in " + name);
-  setup.eval.model_spec.observer = &activity;
+  setup.eval.model_spec.execution.observer = &activity;
   InspectedModel inspected(setup, all, device, setup.eval.model_spec, nullptr);
   return chosen_experts(inspected);
 }

@@ -116,14 +116,13 @@ linear::Part part_of(const Parameter& p) {
 }  // namespace
 
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
-                        const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options,
-                        bool backward) {
+                        const quant::Recipe& of_model, std::int64_t rows, const Execution& execution, bool backward) {
   gemm::Count total;
   const auto add = [&total](const Parameter& p, const gemm::Count& c) {
     total.gemms += p.fused ? 0 : c.gemms;
     total.flops += c.flops;
   };
-  const std::int64_t block = head_block_rows(rows, config.vocab_size, options.activation, options.logit_bytes);
+  const std::int64_t block = head_block_rows(rows, config.vocab_size, execution.activation, execution.logit_bytes);
   for (const Parameter& p : table) {
     if (!p.fp8 || p.expert >= 0) continue;
     const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
@@ -135,7 +134,7 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
       continue;
     }
     add(p, linear::planned_fp8(part, p.cols(), recipe, rows, backward));
-    if (backward && options.recompute == Recompute::full && p.slot != Slot::down)
+    if (backward && execution.recompute == Recompute::full && p.slot != Slot::down)
       add(p, linear::planned_fp8(part, p.cols(), recipe, rows, false));
   }
   return total;
@@ -143,7 +142,7 @@ gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Paramet
 
 gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant::Recipe& of_model, int layer,
                                 std::int64_t first_expert, std::span<const std::int64_t> first,
-                                const DecoderOptions& options, bool backward) {
+                                const Execution& execution, bool backward) {
   gemm::Count total;
   for (const Parameter& p : std::ranges::equal_range(table, layer + 1, {}, &Parameter::unit)) {
     if (!p.fp8 || p.expert < first_expert || p.expert >= first_expert + std::ssize(first) - 1) continue;
@@ -157,7 +156,7 @@ gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant
       total.flops += c.flops;
     };
     add(backward);
-    if (backward && options.recompute == Recompute::full) add(false);
+    if (backward && execution.recompute == Recompute::full) add(false);
   }
   return total;
 }

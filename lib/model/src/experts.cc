@@ -144,7 +144,7 @@ void forward_experts(const Context& ctx, const LayerEnvironment& env, const Unit
 void backward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                       const SavedExperts& saved, const Together& t, const View& d_rows) {
   const device::Scope scope(*ctx.arena);
-  const View dh = t.used(allocate(ctx, env.activation, {saved.h.shape[0], saved.h.shape[1]}, "scratch"));
+  const View dh = t.used(allocate(ctx, env.execution.activation, {saved.h.shape[0], saved.h.shape[1]}, "scratch"));
   const View h = t.used(saved.h), gate_up = t.used(saved.gate_up);
   linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), h, d_rows,
                           gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
@@ -166,7 +166,7 @@ void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitW
     if (env.routing != nullptr && !ctx.dry)
       env.routing->computed(env.unit - 1, env.exchange->first_expert(env.exchange->rank()) + pass.begin, pass.first);
     send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
-    const View out = allocate(ctx, env.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
+    const View out = allocate(ctx, env.execution.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
     forward_experts(ctx, env, w, saved, t, out);
     return_rows(ctx, *env.exchange, pass, out, saved.out);
   }
@@ -184,13 +184,13 @@ void backward_shared(const Context& ctx, const LayerEnvironment& env, const Unit
   View local;
   if (again) {
     of_forward = env.weights->unshard(ctx, env.unit, Pass::recompute);
-    local = allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+    local = allocate(ctx, env.execution.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
     ops::gather_rows(ctx, x, saved.routes.tokens, local);
   }
   for (const ExpertPass& pass : *saved.passes) {
     const device::Scope of_pass_scope(*ctx.arena);
     const Together t = of_pass(pass);
-    const View d_rows = allocate(ctx, env.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
+    const View d_rows = allocate(ctx, env.execution.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
     send_rows(ctx, *env.exchange, pass, saved.out, d_rows);
     if (again) {
       send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
@@ -215,19 +215,19 @@ SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, d
               of_type(DType::f32, {m, k}),       of_type(DType::i32, {m, k}), of_type(DType::i32, {n}),
               of_type(DType::i32, {e.count})};
   s.first = std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(e.count + 1));
-  s.gate_up = of_type(env.activation, {room_of(env), 2 * e.intermediate_size});
-  s.out = of_type(env.activation, {n, env.config.hidden_size});
+  s.gate_up = of_type(env.execution.activation, {room_of(env), 2 * e.intermediate_size});
+  s.out = of_type(env.execution.activation, {n, env.config.hidden_size});
   if (env.exchange == nullptr) return s;
   s.passes = std::make_shared<std::vector<ExpertPass>>();
   s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, env.rows.most_own())});
-  s.rows = of_type(env.activation, {room_of(env), env.config.hidden_size});  // which would travel again
+  s.rows = of_type(env.execution.activation, {room_of(env), env.config.hidden_size});  // which would travel again
   return s;
 }
 
 void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                             SavedExperts& saved) {
   const auto activation = [&](std::int64_t cols) {
-    return tensor::allocate_pooled(ctx, memory, env.activation, {room_of(env), cols}, "activations");
+    return tensor::allocate_pooled(ctx, memory, env.execution.activation, {room_of(env), cols}, "activations");
   };
   if (saved.rows.empty()) saved.rows = activation(env.config.hidden_size);
   saved.h = activation(env.config.experts->intermediate_size);
@@ -241,7 +241,7 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   device::Download download(ctx, device_counts.data, device_counts.device, device_counts.bytes());
   const View local = env.exchange == nullptr
                          ? saved.rows
-                         : allocate(ctx, env.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+                         : allocate(ctx, env.execution.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
   ops::gather_rows(ctx, x, saved.routes.tokens, local);  // while the counts are copied to the host
   std::vector<std::int32_t> counts(ctx.dry ? 0 : static_cast<std::size_t>(device_counts.size()));
   download.finish(counts.data());

@@ -69,7 +69,7 @@ ops::Amax recorded(const linear::Weight& weight, const View& amax) {
 // Counts the GEMMs of attention over `q`, `passes` times those of a forward pass.
 void count_attention(const Context& ctx, const LayerEnvironment& env, const View& q, double passes) {
   if (ctx.dry) return;
-  env.engine.count_other(gemm::kind_of(env.activation, env.activation),
+  env.engine.count_other(gemm::kind_of(env.execution.activation, env.execution.activation),
                          passes * ops::attention_flops(q, env.documents));
 }
 
@@ -96,7 +96,7 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
   const Heads x = split(saved.qkv, env);
   if (env.cache != nullptr) return cached_attention(ctx, env, saved, x.q);
   ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents,
-                         heads_of(saved.attention, env, 0, env.sizes.heads.local), saved.lse, env.attention);
+                         heads_of(saved.attention, env, 0, env.sizes.heads.local), saved.lse, env.execution.attention);
   count_attention(ctx, env, x.q, 1);
   env.forward_done(ctx, "self_attn.attention", saved.attention);
 }
@@ -156,7 +156,7 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
   const Heads x = split(saved.qkv, env), dx = split(dqkv, env);
   ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(saved.attention, env, 0, h), saved.lse,
                           heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
-                          env.attention);
+                          env.execution.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
   env.rows.ranks.sum_copies(ctx, dqkv.columns(h * d, (h + 2 * kv) * d));
   env.backward_done(ctx, "self_attn.attention", dqkv);
@@ -182,8 +182,8 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const device::Scope scope(*ctx.arena);
   const std::int64_t queries = env.sizes.query(), all = queries + 2 * env.sizes.key_value();
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
-  const View d_attention = allocate(ctx, env.activation, {env.rows.all, queries}, "scratch");
-  const View dqkv = allocate(ctx, env.activation, {env.rows.all, all}, "scratch");
+  const View d_attention = allocate(ctx, env.execution.activation, {env.rows.all, queries}, "scratch");
+  const View dqkv = allocate(ctx, env.execution.activation, {env.rows.all, all}, "scratch");
   RowParallel{divided(ctx, env, o)}.backward(saved.attention, d_out,
                                              gradients_to(d_attention, g, Slot::o, g.of(Slot::o_bias)),
                                              {input_amax(env, o, LayerAmax::attention), d_out_amax});
@@ -200,7 +200,7 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
                         const SavedActivations& saved, const View& d_out, const View& d_n2) {
   const device::Scope scope(*ctx.arena);
   const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
-  const View dh = allocate(ctx, env.activation, {env.rows.all, env.sizes.intermediate.local}, "scratch");
+  const View dh = allocate(ctx, env.execution.activation, {env.rows.all, env.sizes.intermediate.local}, "scratch");
   RowParallel{divided(ctx, env, down)}.backward(
       saved.h, d_out, gradients_to(dh, g, Slot::down, g.of(Slot::down_bias)),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
@@ -254,7 +254,7 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   const auto of_type = [&](DType type, tensor::Shape shape) {
     return tensor::allocate_pooled(ctx, memory, type, shape, "activations");
   };
-  const auto activation = [&](std::int64_t cols) { return of_type(env.activation, {m, cols}); };
+  const auto activation = [&](std::int64_t cols) { return of_type(env.execution.activation, {m, cols}); };
   SavedActivations s;
   s.rstd1 = of_type(DType::f32, {own});
   s.rstd2 = of_type(DType::f32, {own});
@@ -266,7 +266,7 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   s.qkv = activation((h + 2 * g) * d);
   s.attention = activation(h * d);
   s.lse = of_type(DType::f32, {env.sequences, h, env.length});
-  s.mid = of_type(env.activation, {own, c.hidden_size});
+  s.mid = of_type(env.execution.activation, {own, c.hidden_size});
   if (kinds.dense) s.gate_up = activation(2 * env.sizes.intermediate.local);
   if (kinds.sparse) s.experts = allocate_experts(ctx, env, memory);
   if (norms_and_h) allocate_norms_and_h(ctx, env, memory, kinds, s);
@@ -276,7 +276,7 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                           LayerKinds kinds, SavedActivations& saved) {
   const auto activation = [&](std::int64_t rows, std::int64_t cols) {
-    return tensor::allocate_pooled(ctx, memory, env.activation, {rows, cols}, "activations");
+    return tensor::allocate_pooled(ctx, memory, env.execution.activation, {rows, cols}, "activations");
   };
   saved.n1 = activation(env.rows.own(), env.config.hidden_size);
   saved.n2 = activation(env.rows.own(), env.config.hidden_size);
@@ -330,7 +330,7 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
                     const View& x, const SavedActivations& saved, const View& dres) {
   const device::Scope scope(*ctx.arena);
   const linear::Weight& o = w.of(Slot::o);
-  const View dn = allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
+  const View dn = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
   if (env.sparse())
     experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);

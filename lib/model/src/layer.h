@@ -20,7 +20,7 @@ struct LayerEnvironment {
   const hf::ModelConfig& config;
   const DividedSizes& sizes;  // what this rank computes
   DividedRows rows;           // M = B T
-  dtype::DType activation;
+  const Execution& execution;
   gemm::Engine& engine;
   std::int64_t sequences, length;     // B, T
   ops::Documents documents;           // empty: attention crosses their bounds
@@ -30,10 +30,9 @@ struct LayerEnvironment {
   std::int64_t first = 0;             // position of the first token, with a cache
   OperationObserver* observer = nullptr;  // null: operations are not observed
   int unit = 0;                           // the unit that is computed
-  ops::AttentionOptions attention{};
-  View amaxes{};                       // f32 [L LayerAmax::count], zero at first
-  View lengths{};                      // tokens of each sequence before its padding; empty: T
-  ExpertExchange* exchange = nullptr;  // null: this rank has all experts
+  View amaxes{};                          // f32 [L LayerAmax::count], zero at first
+  View lengths{};                         // tokens of each sequence before its padding; empty: T
+  ExpertExchange* exchange = nullptr;     // null: this rank has all experts
   ParameterAccess* weights = nullptr;
   RoutingObserver* routing = nullptr;  // null: routes are not observed
   RoutingGradients balance{};          // of the losses that balance experts

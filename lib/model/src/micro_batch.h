@@ -53,11 +53,9 @@ struct MicroBatch::State {
   LayerEnvironment env;
   ParameterAccess& weights;
   Batch batch;
-  int head_unit;             // unit of the final norm, and of the head unless it is tied
-  int head_home;             // unit that holds the head's matrix: 0 when tied
-  Slot head_slot;            // slot of that matrix
-  std::int64_t logit_bytes;  // see head_block_rows()
-  Recompute recompute;
+  int head_unit;                       // unit of the final norm, and of the head unless it is tied
+  int head_home;                       // unit that holds the head's matrix: 0 when tied
+  Slot head_slot;                      // slot of that matrix
   bool saves;                          // whether forward saves activations for backward
   device::PooledMemory memory;         // memory of tables, amaxes, hidden state and gradient
   View gradient{};                     // [M, C]; in forward, scratch for the outputs of blocks; empty in inference

@@ -31,7 +31,7 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
       env{decoder.config(),
           decoder.sizes(),
           {source.tensor(), b.rows()},
-          decoder.options().activation,
+          decoder.execution(),
           engine,
           b.sequences,
           b.length,
@@ -40,9 +40,8 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
           {},
           nullptr,
           0,
-          decoder.options().observer,
+          decoder.execution().observer,
           0,
-          decoder.options().attention,
           {},
           b.lengths,
           source.exchange(),
@@ -53,8 +52,6 @@ MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::E
       head_unit(decoder.units() - 1),
       head_home(env.config.tie_word_embeddings ? 0 : head_unit),
       head_slot(env.config.tie_word_embeddings ? Slot::embedding : Slot::head),
-      logit_bytes(decoder.options().logit_bytes),
-      recompute(decoder.options().recompute),
       saves(kind == PassKind::training),
       memory(*context.arena) {
   const std::int64_t amaxes = env.config.num_hidden_layers * static_cast<int>(LayerAmax::count);
@@ -69,7 +66,8 @@ void MicroBatch::State::make_rope_tables() {
 }
 
 View MicroBatch::State::rows_by_hidden(device::PooledMemory& from) const {
-  return tensor::allocate_pooled(ctx, from, env.activation, {env.rows.own(), env.config.hidden_size}, "activations");
+  return tensor::allocate_pooled(ctx, from, env.execution.activation, {env.rows.own(), env.config.hidden_size},
+                                 "activations");
 }
 
 void MicroBatch::State::allocate_hidden() {
@@ -92,11 +90,12 @@ void MicroBatch::State::forward_saving(int layer) {
   own.input = next.x;
   const View out = rows_by_hidden(own.memory);
   device::PooledMemory recomputed(*ctx.arena);
-  const bool full = recompute == Recompute::full;
+  const bool full = env.execution.recompute == Recompute::full;
   const LayerKinds kind = kind_of(env.config, layer);
-  own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, kind, recompute == Recompute::none);
+  own.activations =
+      allocate_saved(ctx, env, full ? recomputed : own.memory, kind, env.execution.recompute == Recompute::none);
   SavedActivations all = own.activations;
-  if (recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, kind, all);
+  if (env.execution.recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, kind, all);
   if (full) all.mid = out;  // which the next layer needs
   forward_layer(layer + 1, next, all, gradient);
   next = {out, all.mid, gradient};
@@ -106,7 +105,7 @@ void MicroBatch::State::forward_overwriting(int first, int last) {
   const device::Scope scope(*ctx.arena);
   device::PooledMemory one_layer(*ctx.arena);
   const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
-  const View delta = allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
+  const View delta = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
     next = {next.x, saved.mid, delta};
@@ -129,7 +128,7 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
   unobserved.observer = nullptr;
   unobserved.routing = nullptr;
   layer_forward(ctx, unobserved, w, {x}, all,
-                allocate(ctx, env.activation, {env.rows.own(), env.config.hidden_size}, "scratch"), true);
+                allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch"), true);
   return all;
 }
 
@@ -145,12 +144,12 @@ void MicroBatch::State::backward_layer(int layer) {
     const device::Scope scope(*ctx.arena);
     device::PooledMemory recomputed(*ctx.arena);
     SavedActivations saved = own.activations;
-    if (recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
-    if (recompute == Recompute::selective)
+    if (env.execution.recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
+    if (env.execution.recompute == Recompute::selective)
       allocate_norms_and_h(ctx, env, recomputed, kind_of(env.config, layer), saved);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
     weights.prefetch(unit - 1);
-    if (recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
+    if (env.execution.recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
     const UnitGradients g = weights.gradient_buffers(unit);
     clear_accumulated(ctx, g,
                       {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
@@ -184,7 +183,7 @@ View MicroBatch::State::normalized_rows(const UnitWeights& w, std::int64_t first
                      end = std::clamp(own + env.rows.own(), first, first + count);
   const View x = begin < end ? next.x.rows(begin - own, end - own) : View{};
   if (begin < end) final_norm(w, x, x, rstd.rows(begin - first, end - first));
-  const View all = allocate(ctx, env.activation, {count, env.config.hidden_size}, "scratch"),
+  const View all = allocate(ctx, env.execution.activation, {count, env.config.hidden_size}, "scratch"),
              sum = allocate(ctx, DType::f32, {count, env.config.hidden_size}, "scratch");
   ops::zero(ctx, sum);
   if (begin < end) ops::copy(ctx, x, sum.rows(begin - first, end - first));
@@ -210,12 +209,13 @@ void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
 // Calls body(logits, first row, one past the last) for blocks of rows.
 template <class Body>
 void MicroBatch::State::head_blocks(Body&& body) {
-  const std::int64_t m = env.rows.all,
-                     step = head_block_rows(m, env.sizes.vocabulary.whole, env.activation, logit_bytes);
+  const std::int64_t m = env.rows.all, step = head_block_rows(m, env.sizes.vocabulary.whole, env.execution.activation,
+                                                              env.execution.logit_bytes);
   for (std::int64_t begin = 0; begin < m; begin += step) {
     const device::Scope scope(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
-    body(allocate(ctx, env.activation, {end - begin, env.sizes.vocabulary.local}, "logits block"), begin, end);
+    body(allocate(ctx, env.execution.activation, {end - begin, env.sizes.vocabulary.local}, "logits block"), begin,
+         end);
   }
 }
 

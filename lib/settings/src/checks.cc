@@ -39,9 +39,9 @@ bool trainable(DType type) { return type == DType::f32 || type == DType::bf16; }
 }  // namespace
 
 void check_precision(const PrecisionConfig& precision) {
-  if (precision.precision == Precision::fp32 && precision.activations != DType::f32)
+  if (precision.precision == Precision::fp32 && precision.execution.activation != DType::f32)
     throw Error(cli::flag_name("activations") + ": bf16 contradicts " + cli::flag_name("precision") + " fp32");
-  if (precision.precision == Precision::bf16 && precision.activations != DType::bf16)
+  if (precision.precision == Precision::bf16 && precision.execution.activation != DType::bf16)
     throw Error(cli::flag_name("activations") + ": f32 needs " + cli::flag_name("precision") + " fp32 or fp8");
   const bool fp8 = precision.precision == Precision::fp8;
   if (precision.rowwise_single_copy && !(fp8 && precision.has_rowwise()))

@@ -76,8 +76,7 @@ PrecisionConfig precision_under(const EvalConfig& config, const std::string& rec
   };
   if (recipe == kPlainRecipe) {
     PrecisionConfig plain;
-    plain.activations = config.precision.activations;
-    plain.attention = config.precision.attention;
+    plain.execution = config.precision.execution;
     plain.given = {"precision"};
     return plain;
   }
@@ -96,7 +95,7 @@ PrecisionConfig precision_of_routes(const InspectConfig& config) {
     return p;
   }
   p.precision = exact ? Precision::fp32 : Precision::bf16;
-  p.activations = exact ? DType::f32 : DType::bf16;
+  p.execution.activation = exact ? DType::f32 : DType::bf16;
   return p;
 }
 
@@ -132,17 +131,17 @@ json::Value configuration_of(const PrecisionConfig& p) {
     const json::Value* usually = defaults.as_object().find(key);
     if (usually == nullptr || *usually != value) o.set(key, value);
   }
-  if (p.activations != dtype::DType::bf16) o.set("activations", "f32");
+  if (p.execution.activation != dtype::DType::bf16) o.set("activations", "f32");
   if (p.rowwise_single_copy) o.set("rowwise-single-copy", true);
   const auto emulates = [](const quant::Recipe* r) { return !r->emulated_everywhere(); };
   if (p.emulate && std::ranges::any_of(p.recipes_used(), emulates)) o.set("emulate", true);
-  if (p.attention.kernels == ops::AttentionKernels::plain) o.set("attention", "plain");
+  if (p.execution.attention.kernels == ops::AttentionKernels::plain) o.set("attention", "plain");
   return config;
 }
 
 shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts) {
   shard::StoreOptions o;
-  o.compute = precision.activations;
+  o.compute = precision.execution.activation;
   o.fp8.recipe = precision.recipe_or_null();
   o.fp8.options = {precision.power_of_2_scales(), counts, precision.emulate};
   o.fp8.accumulation = precision.accumulation;

@@ -84,7 +84,8 @@ void continue_precision(PrecisionConfig& precision, const ckpt::Checkpoint& chec
     notes.push_back(flags + ": not used: " + cli::flag_name("precision") + " is not given");
   notes.push_back("precision as in " + checkpoint.path() + ": " + as);
   before.emulate = precision.emulate;
-  before.attention = precision.attention;
+  precision.execution.activation = before.execution.activation;
+  before.execution = precision.execution;
   before.given = std::move(precision.given);
   std::erase_if(before.given, in_phase);
   precision = std::move(before);

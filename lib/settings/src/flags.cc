@@ -61,7 +61,7 @@ void check_run(const RunConfig& c, const Arguments& a) {
   if (const auto dropout = c.lora.dropout; dropout && static_cast<float>(*dropout) >= 1)
     throw Error(flag_name("lora-dropout") + ": " +
                 (*dropout < 1 ? format_double(*dropout) + " is 1 in f32, which" : "1") + " leaves out everything");
-  if (c.paranoid > 0 && !c.precision.attention.deterministic)
+  if (c.paranoid > 0 && !c.precision.execution.attention.deterministic)
     throw Error(flag_name("paranoid") + ": contradicts " + flag_name("no-deterministic"));
   if (c.sample_prompt && !a.has_value("sample-every"))
     throw Error(flag_name("sample-prompt") + ": needs " + flag_name("sample-every"));

@@ -13,6 +13,7 @@ namespace {
 // Configurations and their parts.
 using C = Config;
 using P = PrecisionConfig;
+using E = model::Execution;
 using R = RunConfig;
 using L = LoraSettings;
 using D = shard::DelayedOptions;
@@ -112,9 +113,10 @@ void add_precision(Rows& rows) {
               "precision of the matrix multiplications of linear layers", p, &P::precision)
            .recorded_if(always),
        choice("activations", "", activations,
-              "format of activations (default: f32 with --precision fp32, otherwise bf16)", p, &P::activations)});
+              "format of activations (default: f32 with --precision fp32, otherwise bf16)", p, &P::execution,
+              &E::activation)});
   add(rows, kPrecision, kInspect, Resume::free,
-      {choice("activations", "bf16", activations, "format of activations", p, &P::activations)});
+      {choice("activations", "bf16", activations, "format of activations", p, &P::execution, &E::activation)});
 }
 
 json::Value recipe_of(const Config& c) { return recipe_value(c.precision); }
@@ -254,8 +256,8 @@ void add_selection(Rows& rows) {
            .acts_under(under_all)});
   add(rows, kPrecision, kAll | kSide, Resume::free,
       {choice("attention", "fused", {{"fused", ops::AttentionKernels::fused}, {"plain", ops::AttentionKernels::plain}},
-              "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", p, &P::attention,
-              &ops::AttentionOptions::kernels),
+              "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", p, &P::execution,
+              &E::attention, &ops::AttentionOptions::kernels),
        toggle("emulate", "", "emulate FP8 on a GPU: multiply FP8 values as bf16", p, &P::emulate)
            .acts_under([](const quant::Recipe& r) { return !r.emulated_everywhere(); })});
 }
@@ -406,10 +408,11 @@ void add_sharding(Rows& rows) {
               &R::reshard_after_forward),
        toggle("deterministic", "on",
               "compute attention on a GPU with equal bits in every run, which takes memory and time", &C::precision,
-              &P::attention, &ops::AttentionOptions::deterministic),
+              &P::execution, &E::attention, &ops::AttentionOptions::deterministic),
        choice("recompute", "none",
               {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}},
-              "activations that backward recomputes instead of keeping them", &R::recompute)});
+              "activations that backward recomputes instead of keeping them", &C::precision, &P::execution,
+              &E::recompute)});
 }
 
 void read_save_every(const Arguments& a, RunConfig& c) {
@@ -573,7 +576,7 @@ void read_settings(const Arguments& a, Tool tool, Config& config, bool all) {
     if (of_precision && a.typed(s.flag.name)) p.typed.push_back(s.flag.name);
     if (s.flag.name == "precision") p.chosen = a.set(s.flag.name);
   }
-  if (p.precision == Precision::fp32 && !a.has_value("activations")) p.activations = DType::f32;
+  if (p.precision == Precision::fp32 && !a.has_value("activations")) p.execution.activation = DType::f32;
 }
 
 }  // namespace fp8::settings

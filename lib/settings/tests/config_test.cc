@@ -37,13 +37,13 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.seed, 0u);
   EXPECT_EQ(c.sampler, data::SamplerKind::shuffle);
   EXPECT_EQ(c.precision.precision, Precision::bf16);
-  EXPECT_EQ(c.precision.activations, DType::bf16);
+  EXPECT_EQ(c.precision.execution.activation, DType::bf16);
   EXPECT_EQ(c.precision.recipe, "tensorwise");
   EXPECT_FALSE(c.precision.power_of_2.has_value());
   EXPECT_EQ(c.precision.accumulation, gemm::Accumulation::f32);
   EXPECT_EQ(c.precision.fp8_all_gather, true);
-  EXPECT_EQ(c.precision.attention.kernels, ops::AttentionKernels::fused);
-  EXPECT_TRUE(c.precision.attention.deterministic);
+  EXPECT_EQ(c.precision.execution.attention.kernels, ops::AttentionKernels::fused);
+  EXPECT_TRUE(c.precision.execution.attention.deterministic);
   EXPECT_EQ(c.schedule.lr, 3e-4);
   EXPECT_EQ(c.schedule.min_lr, 0);
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::cosine);
@@ -57,7 +57,7 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.moments, DType::f32);
   EXPECT_EQ(c.zero, 3);
   EXPECT_TRUE(c.reshard_after_forward);
-  EXPECT_EQ(c.recompute, model::Recompute::none);
+  EXPECT_EQ(c.precision.execution.recompute, model::Recompute::none);
   EXPECT_EQ(c.save_every, 0);
   EXPECT_EQ(c.save_seconds, 1800);
   EXPECT_TRUE(c.rolling);
@@ -142,7 +142,7 @@ TEST(Flags, EachReachesItsField) {
                             "-n"});
   EXPECT_EQ(c.precision.precision, Precision::fp8);
   EXPECT_EQ(c.precision.recipe_or_null(), &quant::find_recipe("rowwise"));
-  EXPECT_EQ(c.precision.activations, DType::f32);
+  EXPECT_EQ(c.precision.execution.activation, DType::f32);
   EXPECT_EQ(c.precision.power_of_2, false);
   EXPECT_FALSE(c.precision.power_of_2_scales());
   EXPECT_EQ(c.precision.fp8_all_gather, false);
@@ -155,7 +155,7 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.zero, 1);
   EXPECT_EQ(c.documents, data::DocumentMode::joined);
   EXPECT_FALSE(c.reshard_after_forward);
-  EXPECT_EQ(c.recompute, model::Recompute::selective);
+  EXPECT_EQ(c.precision.execution.recompute, model::Recompute::selective);
   EXPECT_EQ(c.master, DType::bf16);
   EXPECT_EQ(c.moments, DType::bf16);
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::wsd);
@@ -166,7 +166,7 @@ TEST(Flags, EachReachesItsField) {
 TEST(Flags, SetDefaultsOfOthers) {
   EXPECT_TRUE(read({"--precision", "fp8", "--recipe", "rowwise"}).precision.power_of_2_scales());
   EXPECT_FALSE(read({"--precision", "fp8"}).precision.power_of_2_scales());
-  EXPECT_EQ(read({"--precision", "fp32"}).precision.activations, DType::f32);
+  EXPECT_EQ(read({"--precision", "fp32"}).precision.execution.activation, DType::f32);
   EXPECT_EQ(read({"--precision", "bf16"}).precision.recipe_or_null(), nullptr);
   EXPECT_EQ(read({"--epochs", "2.5"}).epochs, 2.5);
   EXPECT_EQ(read({"--warmup-ratio", "0.25"}).warmup_ratio, 0.25);
@@ -174,8 +174,8 @@ TEST(Flags, SetDefaultsOfOthers) {
 
 TEST(Flags, ThoseOfAttentionReachItsOptions) {
   const RunConfig c = read({"--attention", "plain", "--no-deterministic"});
-  EXPECT_EQ(c.precision.attention.kernels, ops::AttentionKernels::plain);
-  EXPECT_FALSE(c.precision.attention.deterministic);
+  EXPECT_EQ(c.precision.execution.attention.kernels, ops::AttentionKernels::plain);
+  EXPECT_FALSE(c.precision.execution.attention.deterministic);
 }
 
 TEST(Flags, ContradictionsAreNamed) {
@@ -319,7 +319,7 @@ TEST(Flags, AConfigurationOfAPrecisionReadsBackToIt) {
     const PrecisionConfig read = precision_with({}, written);
     EXPECT_EQ(json::dump(phase_of(read)), json::dump(phase_of(given))) << flags;
     EXPECT_EQ(read.emulate, given.emulate) << flags;
-    EXPECT_EQ(read.attention.kernels, given.attention.kernels) << flags;
+    EXPECT_EQ(read.execution.attention.kernels, given.execution.attention.kernels) << flags;
     EXPECT_EQ(note_of_unused(read, {read.recipe}), "") << flags;
   }
   const std::string plain = R"({"precision":"fp8","recipe":"tensorwise"})";
@@ -370,7 +370,7 @@ TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   EXPECT_EQ(difference([](RunConfig& c) {
               c.batch_size = 1, c.grad_accumulation = 8, c.steps = 9, c.until_step = 3, c.zero = 1, c.save_every = 2;
               c.precision.precision = Precision::fp8, c.precision.recipe = "rowwise",
-              c.recompute = model::Recompute::full;
+              c.precision.execution.recompute = model::Recompute::full;
               c.reshard_after_forward = false, c.keep = 1, c.log_every = 5, c.eval_every = 2, c.eval_data = "x";
             }),
             "no error");

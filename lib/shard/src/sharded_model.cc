@@ -43,7 +43,7 @@ model::TensorRank tensor_rank(const comm::Mesh& mesh, const ModelSpec& spec) {
 }
 
 ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
-  spec.logit_bytes = bytes;
+  spec.execution.logit_bytes = bytes;
   return spec;
 }
 
@@ -52,7 +52,8 @@ ModelSpec with_logits(ModelSpec spec, std::int64_t bytes) {
 ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, device::Arena memory)
     : arena(std::move(memory)),
       ctx{at.device, at.stream, &arena, arena.dry(), at.profile},
-      decoder(spec.config, model::local_sizes(spec.config, spec.table, tensor_rank(mesh, spec)), spec.decoder()),
+      decoder(spec.config, model::local_sizes(spec.config, spec.table, tensor_rank(mesh, spec)),
+              spec.decoder(spec.execution.logit_bytes)),
       store(ctx, mesh, spec.config, model::local_table(spec.config, spec.table, tensor_rank(mesh, spec)), spec.store) {
   if (spec.snapshot) snapshot.emplace(ctx, store);
   if (!spec.config.experts) return;
@@ -61,7 +62,7 @@ ShardedModel::ShardedModel(const Context& at, const comm::Mesh& mesh, const Mode
       ctx, spec.config,
       [this, recipe](int layer, std::int64_t first_expert, std::span<const std::int64_t> first, bool backward) {
         if (recipe == nullptr) return std::int64_t{0};
-        return model::planned_experts_fp8(store.table(), *recipe, layer, first_expert, first, decoder.options(),
+        return model::planned_experts_fp8(store.table(), *recipe, layer, first_expert, first, decoder.execution(),
                                           backward)
             .gemms;
       },
@@ -160,8 +161,8 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
   const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
                               : mesh.all().size() > 1                ? kCudaContext + kNcclBuffers
                                                                      : kCudaContext;
-  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(), ctx.device,
-          spec.logit_bytes};
+  return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(),
+          ctx.device,       spec.execution.logit_bytes};
 }
 
 }  // namespace

@@ -37,11 +37,11 @@ TEST(MemoryPlan, IsThatOfTheModelWithItsLogits) {
   const auto one = comm::solo();
   ModelSpec spec{small_model(), small_table(small_model()), {}};
   const BatchShape batch{1, 2, {}};
-  spec.logit_bytes = model::kMostLogits;
+  spec.execution.logit_bytes = model::kMostLogits;
   const MemoryPlan plan = plan_memory({}, comm::Mesh(*one), spec, batch, batch);
   EXPECT_EQ(plan.logit_bytes, model::kLeastLogits);
   const ShardedModel model({}, comm::Mesh(*one), spec, device::Arena());
-  EXPECT_EQ(model.decoder.options().logit_bytes, model::kMostLogits);
+  EXPECT_EQ(model.decoder.execution().logit_bytes, model::kMostLogits);
 }
 
 TEST(MemoryPlan, AnErrorNamesTheLargestCategories) {

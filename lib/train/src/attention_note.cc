@@ -47,7 +47,7 @@ std::string note_of_attention(const RunSetup& s, const DeviceSetup& device, std:
   const std::string cost = bytes.ordered ? "no bytes" : text_of(std::max(0.0, bytes.scores - bytes.sums)) + " a step";
   std::string text = "attention gradients write and read " + text_of(bytes.scores) +
                      " of workspace a step if scores are stored, " + text_of(bytes.sums) + " if sums are; this run ";
-  if (!s.model_spec.attention.deterministic)
+  if (!s.model_spec.execution.attention.deterministic)
     return text + "stores sums, added in any order (" + flag + "); determinism would cost " + cost;
   text += bytes.ordered ? "stores sums, added in order" : "stores scores";
   text += "; determinism costs " + cost;
@@ -58,7 +58,7 @@ std::string note_of_attention(const RunSetup& s, const DeviceSetup& device, std:
 }
 
 std::string note_of_outdated_attention(const RunSetup& s, const DeviceSetup& device) {
-  if (!s.model_spec.attention.deterministic) return {};
+  if (!s.model_spec.execution.attention.deterministic) return {};
   const ops::GradientBytes bytes = bytes_of_step(s, device);
   return bytes.outdated ? outdated_text(bytes) : "";
 }

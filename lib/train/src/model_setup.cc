@@ -26,7 +26,7 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
   s.model_spec.config = config;
   s.model_spec.table = settings::active_table(s.table, s.precision);
   s.model_spec.store = settings::store_options(s.precision, nullptr);
-  s.model_spec.attention = s.precision.attention;
+  s.model_spec.execution = s.precision.execution;
   return s;
 }
 

@@ -41,13 +41,13 @@ json::Value accumulate_proven(const settings::PrecisionConfig& p) {
 // The attention that runs: "cpu", "plain", or the library of the fused kernels.
 std::string attention_of(const settings::PrecisionConfig& p, device::DeviceType device) {
   if (device == device::DeviceType::host) return "cpu";
-  return p.attention.kernels == ops::AttentionKernels::plain ? "plain" : ops::attention_library();
+  return p.execution.attention.kernels == ops::AttentionKernels::plain ? "plain" : ops::attention_library();
 }
 
 // Whether a step has the same bits in every run on the same machine.
 bool deterministic(const settings::PrecisionConfig& p, device::DeviceType device) {
-  return device == device::DeviceType::host || p.attention.kernels == ops::AttentionKernels::plain ||
-         p.attention.deterministic;
+  return device == device::DeviceType::host || p.execution.attention.kernels == ops::AttentionKernels::plain ||
+         p.execution.attention.deterministic;
 }
 
 double share(std::int64_t part, std::int64_t whole) {

@@ -102,25 +102,9 @@ void allocate_state(const RunContext& run, std::optional<RunState>& state) {
   state.emplace(run, spec, std::move(scalars));
 }
 
-RunContext context_of(const RunSetup& s, const DeviceSetup& device, comm::Communicator& host_comm,
-                      const state::Hooks& hooks, state::Journal& journal, const LockedFolder& held,
-                      const RunInputs& inputs, statistics::Collector* collector, shard::MemoryPlan plan,
-                      const ckpt::Checkpoint& start) {
-  const settings::RunConfig& c = s.config;
-  return {s,
-          device,
-          host_comm,
-          hooks,
-          journal,
-          held,
-          inputs,
-          collector,
-          std::move(plan),
-          {},
-          s.resuming && !s.changes_computation()
-              ? start.provenance()
-              : model::with_origin(start.provenance(), {"fp8-step", c.tool_version, c.command}),
-          start.tokenizer()};
+json::Value provenance_of(const RunSetup& s, const ckpt::Checkpoint& start) {
+  if (s.resuming && !s.changes_computation()) return start.provenance();
+  return model::with_origin(start.provenance(), {"fp8-step", s.config.tool_version, s.config.command});
 }
 
 // Names the newest checkpoint of a run in a message.
@@ -276,7 +260,7 @@ void report_profile(RunState& state, const RunContext& run) {
   if (run.device.type() == device::DeviceType::host || comm::is_writer(run.host_comm)) {
     Limits limits;
     try {
-      limits = probe_limits(run.device.context(), c.precision.activations, c.batch_size * c.seq_length,
+      limits = probe_limits(run.device.context(), c.precision.execution.activation, c.batch_size * c.seq_length,
                             2 * run.setup.model_spec.config.intermediate_size, run.setup.model_spec.config.hidden_size);
     } catch (const Error& e) {
       run.journal.note(cli::flag_name("profile") + ": the limits of the device were not measured: " + e.what());
@@ -377,14 +361,15 @@ std::string plan_text(const RunSetup& setup, device::DeviceType device, const st
 
 // Whether cuDNN computes attention.
 bool has_fused_attention(const RunSetup& s, const DeviceSetup& device) {
-  return device.type() != device::DeviceType::host && s.model_spec.attention.kernels != ops::AttentionKernels::plain;
+  return device.type() != device::DeviceType::host &&
+         s.model_spec.execution.attention.kernels != ops::AttentionKernels::plain;
 }
 
 // What attention's gradients take on a GPU; empty where cuDNN does not compute them.
 std::string text_of_attention(const RunSetup& s, const DeviceSetup& device, const shard::MemoryPlan& plan) {
   if (!has_fused_attention(s, device)) return {};
   shard::ModelSpec atomic = s.model_spec;
-  atomic.attention.deterministic = false;
+  atomic.execution.attention.deterministic = false;
   const auto workspace = [](const shard::MemoryPlan& p) { return p.bytes_of("attention workspace"); };
   return note_of_attention(s, device, workspace(plan), workspace(plan_of(s, atomic, device)));
 }
@@ -577,8 +562,10 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     check_space(setup, device, host_comm, journal);
     shard::MemoryPlan plan = plan_of(setup, setup.model_spec, device);
     comm::agree(host_comm, [&] {
-      context.emplace(context_of(setup, device, host_comm, hooks, journal, folder.held(), inputs,
-                                 collector ? &*collector : nullptr, std::move(plan), checkpoints->start()));
+      const ckpt::Checkpoint& start = checkpoints->start();
+      context.emplace(setup, device, host_comm, hooks, journal, folder.held(), inputs,
+                      collector ? &*collector : nullptr, std::move(plan), JobMemory{}, provenance_of(setup, start),
+                      start.tokenizer());
       allocate_state(*context, state);
       if (collector) collector->pause();
     });

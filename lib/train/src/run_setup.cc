@@ -140,7 +140,6 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   c.seq_length = model.length;
   s.table = std::move(model.table);
   s.model_spec = std::move(model.model_spec);
-  s.model_spec.recompute = c.recompute;
   s.model_spec.snapshot = c.async_save;
   s.model_spec.gathers_gradients = !c.gradients.empty();
   s.model_spec.store.master = c.master;
@@ -253,10 +252,9 @@ void RunSetup::divide_layers(device::DeviceType device) {
 gemm::Count RunSetup::planned(std::int64_t logit_bytes, const model::StageRange& stage) const {
   const quant::Recipe* recipe = config.precision.recipe_or_null();
   if (recipe == nullptr) return {};
-  model::DecoderOptions options = model_spec.decoder();
-  options.logit_bytes = logit_bytes;
-  gemm::Count planned = model::planned_fp8(model_spec.config, model::table_of_stage(model_spec.table, stage), *recipe,
-                                           config.batch_size * config.seq_length, options, true);
+  gemm::Count planned =
+      model::planned_fp8(model_spec.config, model::table_of_stage(model_spec.table, stage), *recipe,
+                         config.batch_size * config.seq_length, model_spec.decoder(logit_bytes), true);
   planned.gemms *= config.grad_accumulation;
   return planned;
 }

@@ -315,10 +315,9 @@ PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_
                                const settings::PrecisionConfig& precision, const model::StageRange& stage) {
   const quant::Recipe* recipe = precision.recipe_or_null();
   if (recipe == nullptr) return [](std::int64_t) { return std::int64_t{0}; };
-  model::DecoderOptions options = spec.decoder();
-  options.logit_bytes = logit_bytes;
-  return [&spec, recipe, options, table = model::table_of_stage(spec.table, stage)](std::int64_t rows) {
-    return model::planned_fp8(spec.config, table, *recipe, rows, options, false).gemms;
+  return [&spec, recipe, execution = spec.decoder(logit_bytes),
+          table = model::table_of_stage(spec.table, stage)](std::int64_t rows) {
+    return model::planned_fp8(spec.config, table, *recipe, rows, execution, false).gemms;
   };
 }
 

@@ -116,7 +116,7 @@ TEST_F(EvaluationOfStages, AllStagesComputeAtTheSameTime) {
   const auto events = world().split(0, world().rank(), "events");
   Meeting meeting(*events);
   shard::ModelSpec spec = spec_of(mesh, "tensorwise");
-  spec.observer = &meeting;
+  spec.execution.observer = &meeting;
   (void)evaluate(mesh, spec);
   EXPECT_EQ(meeting.met(), mesh.last_stage())
       << "the last stage ended the first batch before stage 0 began batch " << world().size();

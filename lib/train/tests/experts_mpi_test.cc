@@ -89,7 +89,7 @@ TEST(Mixtures, HaveTheGradientsOfOneRankOnEveryMesh) {
         apply_task(c, files, way);
         c.dp_replicate = replicas, c.ep = ep, c.expert_rows = way.rows != 0 ? 1 : 2;
         c.zero = way.zero, c.grad_accumulation = way.accumulation;
-        c.recompute = static_cast<model::Recompute>(way.recompute);
+        c.precision.execution.recompute = static_cast<model::Recompute>(way.recompute);
         c.batch_size = kGlobalBatch / ranks / way.accumulation;
         if (world().rank() < ranks) {
           EXPECT_EQ(run(c, *group, {}), Exit::done);

@@ -49,7 +49,7 @@ class ExpertRun : public Run {
                            [](std::int64_t sum, const json::Value& n) { return sum + n.as_int(); });
   }
   void in_fp32() {
-    config_.precision.precision = settings::Precision::fp32, config_.precision.activations = DType::f32;
+    config_.precision.precision = settings::Precision::fp32, config_.precision.execution.activation = DType::f32;
   }
 };
 

@@ -75,7 +75,7 @@ class GradientFiles {
   RunConfig config(const std::string& name) const {
     RunConfig c;
     c.model = at("m.h5"), c.data = at("joined.h5"), c.out = at("run-" + name), c.gradients = at(name + ".safetensors");
-    c.precision.precision = settings::Precision::fp32, c.precision.activations = DType::f32;
+    c.precision.precision = settings::Precision::fp32, c.precision.execution.activation = DType::f32;
     c.seq_length = kLength, c.steps = 1, c.schedule.lr = 1e-3;
     c.flags = json::object({});
     return c;

@@ -39,7 +39,8 @@ RunConfig config_of(const GradientFiles& files, const Way& way, int ranks, const
   RunConfig c = files.config(name);
   apply_task(c, files, way);
   c.dp_replicate = replicas;
-  c.zero = way.zero, c.grad_accumulation = way.accumulation, c.recompute = static_cast<model::Recompute>(way.recompute);
+  c.zero = way.zero, c.grad_accumulation = way.accumulation,
+  c.precision.execution.recompute = static_cast<model::Recompute>(way.recompute);
   c.batch_size = kGlobalBatch / ranks / way.accumulation;
   return c;
 }

@@ -2,6 +2,7 @@
 // of two options is in one of the runs.
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -29,12 +30,13 @@ struct Value {
 };
 using Option = std::vector<Value>;
 
-template <class T>
-Option option(const std::string& name, T RunConfig::*member, const std::vector<T>& values) {
+// `member`: a member of RunConfig, or a function that returns a reference to it.
+template <class Member, class T>
+Option option(const std::string& name, Member member, std::initializer_list<T> values) {
   Option all;
   for (const T& value : values)
-    all.push_back(
-        {name + " " + std::to_string(static_cast<std::int64_t>(value)), [=](RunConfig& c) { c.*member = value; }});
+    all.push_back({name + " " + std::to_string(static_cast<std::int64_t>(value)),
+                   [=](RunConfig& c) { std::invoke(member, c) = value; }});
   return all;
 }
 
@@ -48,7 +50,7 @@ Option precisions() {
   for (const Precision precision : {Precision::fp32, Precision::bf16})
     all.push_back({std::string(name_of(precision)), [=](RunConfig& c) {
                      c.precision.precision = precision;
-                     if (precision == Precision::fp32) c.precision.activations = DType::f32;
+                     if (precision == Precision::fp32) c.precision.execution.activation = DType::f32;
                    }});
   for (const quant::Recipe& recipe : quant::recipes())
     all.push_back({std::string(recipe.name), [&recipe](RunConfig& c) {
@@ -62,7 +64,7 @@ Option precisions() {
 // The forms of FP8 that some precisions exclude.
 Option forms() {
   return {{"plain form", [](RunConfig&) {}},
-          {"f32 activations", [](RunConfig& c) { c.precision.activations = DType::f32; }},
+          {"f32 activations", [](RunConfig& c) { c.precision.execution.activation = DType::f32; }},
           {"e4m3 gradients", [](RunConfig& c) { c.precision.e4m3_gradients = true; }},
           {"no FP8 all-gather", [](RunConfig& c) { c.precision.fp8_all_gather = false; }},
           {"single copy", [](RunConfig& c) { c.precision.rowwise_single_copy = true; }},
@@ -90,10 +92,9 @@ std::vector<Option> options(bool adapters) {
       adapters ? trained : Option{{"all weights", [](RunConfig&) {}}},
       precisions(),
       forms(),
-      option<data::DocumentMode>("documents", &RunConfig::documents,
-                                 {data::DocumentMode::joined, data::DocumentMode::separate}),
+      option("documents", &RunConfig::documents, {data::DocumentMode::joined, data::DocumentMode::separate}),
       option("accumulation", &RunConfig::grad_accumulation, {1, 2}),
-      option("recompute", &RunConfig::recompute,
+      option("recompute", [](RunConfig & c) -> auto& { return c.precision.execution.recompute; },
              {model::Recompute::none, model::Recompute::selective, model::Recompute::full}),
       option("zero", &RunConfig::zero, {3, 2, 1}),
       option("reshard", &RunConfig::reshard_after_forward, {true, false}),

@@ -73,10 +73,10 @@ TEST_P(Stages, AloneHaveTheBitsOfOneRank) {
     c.precision.precision = recipe == "fp32"   ? settings::Precision::fp32
                             : recipe == "bf16" ? settings::Precision::bf16
                                                : settings::Precision::fp8;
-    c.precision.activations = recipe == "fp32" ? DType::f32 : DType::bf16;
+    c.precision.execution.activation = recipe == "fp32" ? DType::f32 : DType::bf16;
     if (c.precision.precision == settings::Precision::fp8) c.precision.recipe = recipe, c.precision.delayed.history = 2;
     c.grad_accumulation = GetParam().micro_batches, c.batch_size = 2, c.steps = 3;
-    c.recompute = GetParam().recompute;
+    c.precision.execution.recompute = GetParam().recompute;
     c.eval_data = c.data, c.eval_every = 3, c.eval_batches = 2;
     c.sample_every = 3, c.sample_prompt = "12 3", c.sample_tokens = 9;
     if (c.precision.precision == settings::Precision::fp8) c.stats_every = 3;

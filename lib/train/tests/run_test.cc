@@ -262,11 +262,12 @@ TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
       << notes_;
   const std::string plain = losses();
   for (const auto recompute : {model::Recompute::selective, model::Recompute::full}) {
-    config_.recompute = recompute, config_.out = at("again" + std::to_string(static_cast<int>(recompute)));
+    config_.precision.execution.recompute = recompute,
+    config_.out = at("again" + std::to_string(static_cast<int>(recompute)));
     EXPECT_EQ(setting(), "separate");
     EXPECT_EQ(losses(), plain);
   }
-  config_.recompute = model::Recompute::none;
+  config_.precision.execution.recompute = model::Recompute::none;
   config_.out = at("twice"), config_.paranoid = 1;
   EXPECT_EQ(setting(), "separate");
   EXPECT_EQ(losses(), plain);
@@ -279,7 +280,7 @@ TEST_F(Run, DocumentsAreSeparateIfTheDataHasAMask) {
 
 // The batch of both documents has the loss and the gradient of the one with targets.
 TEST_F(Run, ASequenceWithoutTargetsHasNoWeight) {
-  config_.precision.precision = settings::Precision::fp32, config_.precision.activations = DType::f32;
+  config_.precision.precision = settings::Precision::fp32, config_.precision.execution.activation = DType::f32;
   config_.steps = 1, config_.sampler = data::SamplerKind::sequential;
   std::vector<double> found;
   for (const std::vector<std::size_t>& lengths : {std::vector<std::size_t>{6}, std::vector<std::size_t>{6, 9, 4}}) {

@@ -69,7 +69,7 @@ TEST_F(Sample, ChangesNothing) {
     SCOPED_TRACE(recipe);
     config_.precision = {};
     config_.precision.precision = precision;
-    config_.precision.activations = precision == settings::Precision::fp32 ? DType::f32 : DType::bf16;
+    config_.precision.execution.activation = precision == settings::Precision::fp32 ? DType::f32 : DType::bf16;
     if (*recipe != 0) config_.precision.recipe = recipe;
     config_.lora = {};
     if (adapters) config_.lora.rank = 4, config_.lora.dropout = 0.25;
@@ -88,7 +88,7 @@ TEST_F(Sample, ChangesNothing) {
 }
 
 TEST_F(Sample, IsTheTextOfTheCheckpoint) {
-  config_.precision.precision = settings::Precision::fp32, config_.precision.activations = DType::f32;
+  config_.precision.precision = settings::Precision::fp32, config_.precision.execution.activation = DType::f32;
   sampling(100);
   config_.sample_tokens = 1000;  // more than the end of the context, 64 tokens
   EXPECT_EQ(go(), Exit::done);

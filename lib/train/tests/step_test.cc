@@ -35,11 +35,11 @@ class Step : public FolderTest {
       c.batch_size = 2;
       c.grad_accumulation = way.micro_batches;
       c.seq_length = 16;
-      c.recompute = way.recompute;
+      c.precision.execution.recompute = way.recompute;
       c.schedule = {.lr = 1e-3, .steps = 10};
       c.precision.precision = settings::Precision::fp8;
       c.precision.recipe = way.recipe;
-      c.precision.activations = way.activations;
+      c.precision.execution.activation = way.activations;
       c.precision.fp8_all_gather = way.codes;
       return c;
     }
@@ -102,7 +102,7 @@ class Step : public FolderTest {
     }
     kit.store.refresh_compute_weights(kit.ctx);
     gemm::Count planned =
-        model::planned_fp8(all.model, table, *all.config.precision.recipe_or_null(), 32, kit.decoder.options(), true);
+        model::planned_fp8(all.model, table, *all.config.precision.recipe_or_null(), 32, kit.decoder.execution(), true);
     planned.gemms *= way.micro_batches;
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 2 * way.micro_batches,
                                 data::DocumentMode::joined);
@@ -130,7 +130,7 @@ class Step : public FolderTest {
     kit.fill(odd_value);
     const data::Sampler sampler(*tokens_, data::SamplerKind::sequential, 0, 16, 1, data::DocumentMode::joined);
     const shard::ModelSpec spec{model, table, options};
-    const PlannedForward planned = planned_forward(spec, spec.logit_bytes, precision);
+    const PlannedForward planned = planned_forward(spec, spec.execution.logit_bytes, precision);
     const PlannedForward other = [&](std::int64_t rows) { return planned(rows) + excess; };
     const LossSum sum = evaluate_samples(kit, *one, sampler, {5, 2, 16}, other, {});
     const std::int64_t ran = kit.engine.counts().linear(gemm::OperandKind::fp8).gemms;

@@ -86,7 +86,8 @@ std::string reference(const GradientFiles& files, const std::string& name, const
 std::string divided(const GradientFiles& files, const std::string& name, const Way& way, const Task& task) {
   RunConfig c = files.config(name);
   c.tp = way.tp, c.dp_replicate = way.replicas, c.ep = way.ep, c.zero = way.zero;
-  c.grad_accumulation = way.accumulation, c.recompute = static_cast<model::Recompute>(way.recompute);
+  c.grad_accumulation = way.accumulation,
+  c.precision.execution.recompute = static_cast<model::Recompute>(way.recompute);
   c.batch_size = kGlobalBatch / (world().size() / way.tp) / way.accumulation;
   task(c);
   EXPECT_EQ(run(c, world(), {}), Exit::done);
@@ -159,7 +160,7 @@ TEST_P(TensorPrecision, StaysNearOneRank) {
   const Task task = [](RunConfig& c) {
     const bool fp8 = *GetParam().recipe != 0;
     c.precision.precision = fp8 ? settings::Precision::fp8 : settings::Precision::bf16;
-    c.precision.activations = GetParam().activations;
+    c.precision.execution.activation = GetParam().activations;
     if (fp8) c.precision.recipe = GetParam().recipe;
     c.precision.accumulation = GetParam().sums;
     if (GetParam().chosen) choose_linears(c);

@@ -192,7 +192,7 @@ TEST(Traffic, IsThatOfTheFormulas) {
     c.batch_size = kGlobalBatch / (way.ranks / way.tp / way.stages) / way.accumulation;
     const std::string precision = way.precision;
     if (precision != "fp32") {
-      c.precision.activations = DType::bf16;
+      c.precision.execution.activation = DType::bf16;
       c.precision.precision = precision == "bf16" ? settings::Precision::bf16 : settings::Precision::fp8;
       if (precision != "bf16") c.precision.recipe = precision;
     }

@@ -201,7 +201,7 @@ TEST(Run, PackedDocumentsHaveTheLossOfDocumentsAlone) {
       c.seq_length = PackedFiles::kLength, c.batch_size = 1, c.steps = 1, c.flags = json::object({});
       c.grad_accumulation = std::string_view(name) == "each" && ranks != 3 ? 3 : 1;
       c.sampler = data::SamplerKind::sequential;
-      c.precision.precision = settings::Precision::fp32, c.precision.activations = DType::f32;
+      c.precision.precision = settings::Precision::fp32, c.precision.execution.activation = DType::f32;
       EXPECT_EQ(run(c, *group, hooks), Exit::done);
       if (group->rank() == 0) {
         const json::Object& step = records.at(1).as_object();

@@ -13,22 +13,13 @@
 #include "fp8/gemm/gemm.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/cache.h"
-#include "fp8/model/operation.h"
+#include "fp8/model/execution.h"
 #include "fp8/model/routing.h"
 #include "fp8/model/split.h"
 #include "fp8/model/weights.h"
 #include "fp8/ops/attention.h"
 
 namespace fp8::model {
-
-/// Activations that backward recomputes instead of reading saved ones. selective: outputs of norms and of SwiGLU; full:
-/// everything inside a layer.
-enum class Recompute : std::uint8_t { none, selective, full };
-
-/// Bytes of a block of logits on the host, and the least on a GPU.
-inline constexpr std::int64_t kLeastLogits = std::int64_t{64} << 20;
-/// Bytes of a block of logits on a GPU with enough memory.
-inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 30;
 
 /// One micro-batch.
 struct Batch {
@@ -45,25 +36,16 @@ struct Batch {
   std::int64_t rows() const { return sequences * length; }
 };
 
-/// Options of the decoder.
-struct DecoderOptions {
-  dtype::DType activation = dtype::DType::bf16;  ///< f32 or bf16
-  Recompute recompute = Recompute::none;         ///< trades time for memory; same numbers
-  OperationObserver* observer = nullptr;         ///< observer of every operation, which does not change it, or null
-  std::int64_t logit_bytes = kLeastLogits;       ///< memory for a block of logits, see head_block_rows()
-  ops::AttentionOptions attention{};             ///< kernels of attention on a GPU
-};
-
 /// The transformer. Holds no weights and no state: calls with the same arguments and the same number of threads give
 /// the same bits.
 class Decoder {
  public:
   /// A decoder of a rank that has all of the model. Copies both arguments.
-  Decoder(const hf::ModelConfig& config, const DecoderOptions& options)
-      : Decoder(config, whole_sizes(config), options) {}
+  Decoder(const hf::ModelConfig& config, const Execution& execution)
+      : Decoder(config, whole_sizes(config), execution) {}
   /// A decoder of a rank with the sizes of local_sizes().
-  Decoder(const hf::ModelConfig& config, const DividedSizes& sizes, const DecoderOptions& options)
-      : config_(config), sizes_(sizes), options_(options) {}
+  Decoder(const hf::ModelConfig& config, const DividedSizes& sizes, const Execution& execution)
+      : config_(config), sizes_(sizes), execution_(execution) {}
 
   /// Losses f32 [M] of every target, in nats, 0 where ignored.
   void forward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
@@ -103,13 +85,13 @@ class Decoder {
   int layers() const { return static_cast<int>(config_.num_hidden_layers); }
   /// Number of units, layers + 2.
   int units() const { return layers() + 2; }
-  /// Options of the constructor.
-  const DecoderOptions& options() const { return options_; }
+  /// How it computes.
+  const Execution& execution() const { return execution_; }
 
  private:
   hf::ModelConfig config_;
   DividedSizes sizes_;
-  DecoderOptions options_;
+  Execution execution_;
 };
 
 /// Whether backward follows the forward pass of a micro-batch.
@@ -174,15 +156,15 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, dtype::
                              std::int64_t logit_bytes);
 
 /// FP8 GEMMs (and FLOPs) that a micro-batch of `rows` tokens must execute, computed from the precisions in the table
-/// alone, by a decoder with these options, without those of experts. `of_model` is the recipe of matmuls that have none
-/// of their own.
+/// alone, by a decoder with these settings, without those of experts. `of_model` is the recipe of matmuls that have
+/// none of their own.
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
-                        const quant::Recipe& of_model, std::int64_t rows, const DecoderOptions& options, bool backward);
+                        const quant::Recipe& of_model, std::int64_t rows, const Execution& execution, bool backward);
 
 /// The FP8 GEMMs of experts of layer `layer`, from 0. Expert first_expert + i has the rows [first[i], first[i + 1]); an
 /// expert without rows has none.
 gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant::Recipe& of_model, int layer,
                                 std::int64_t first_expert, std::span<const std::int64_t> first,
-                                const DecoderOptions& options, bool backward);
+                                const Execution& execution, bool backward);
 
 }  // namespace fp8::model

@@ -11,7 +11,8 @@
 #include "fp8/data/sampler.h"
 #include "fp8/dtype/dtype.h"
 #include "fp8/json/value.h"
-#include "fp8/model/decoder.h"
+#include "fp8/model/execution.h"
+#include "fp8/model/parameters.h"
 #include "fp8/optim/adamw.h"
 #include "fp8/optim/schedule.h"
 #include "fp8/quant/recipe.h"
@@ -34,19 +35,18 @@ struct LinearRecipe {
 
 /// How a run or an evaluation computes.
 struct PrecisionConfig {
-  Precision precision = Precision::bf16;          ///< precision of the GEMMs of linear layers
-  dtype::DType activations = dtype::DType::bf16;  ///< f32 with fp32
-  std::string recipe = "tensorwise";              ///< recipe of FP8
-  std::vector<LinearRecipe> linear_recipes;       ///< recipes of some linears; the last that matches applies
-  std::optional<bool> power_of_2;                 ///< scales are powers of two; nothing: by the recipe
-  bool fp8_all_gather = true;                     ///< if the recipe allows it
-  bool rowwise_single_copy = false;               ///< recipe rowwise: one FP8 copy of each weight
-  bool e4m3_gradients = false;                    ///< gradients e4m3 where the recipe has e5m2
-  shard::DelayedOptions delayed;                  ///< options of recipe delayed
-  bool fuse_projections = false;                  ///< q, k, v, and gate, up, are one linear each
-  bool emulate = false;                           ///< FP8 values are multiplied as bf16 on a GPU too
+  Precision precision = Precision::bf16;     ///< precision of the GEMMs of linear layers
+  model::Execution execution;                ///< settings of the decoder; activations f32 with fp32
+  std::string recipe = "tensorwise";         ///< recipe of FP8
+  std::vector<LinearRecipe> linear_recipes;  ///< recipes of some linears; the last that matches applies
+  std::optional<bool> power_of_2;            ///< scales are powers of two; nothing: by the recipe
+  bool fp8_all_gather = true;                ///< if the recipe allows it
+  bool rowwise_single_copy = false;          ///< recipe rowwise: one FP8 copy of each weight
+  bool e4m3_gradients = false;               ///< gradients e4m3 where the recipe has e5m2
+  shard::DelayedOptions delayed;             ///< options of recipe delayed
+  bool fuse_projections = false;             ///< q, k, v, and gate, up, are one linear each
+  bool emulate = false;                      ///< FP8 values are multiplied as bf16 on a GPU too
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< accumulation of FP8 on the CPU
-  ops::AttentionOptions attention;                            ///< on a GPU
   model::PrecisionRules selection;                            ///< selection of the linears that run in FP8
   bool chosen = false;                                        ///< --precision was given, also with its default
   std::vector<std::string> given;                             ///< flags of precision that were given
@@ -134,7 +134,6 @@ struct RunConfig : Config {
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding
   bool reshard_after_forward = true;                       ///< reshard weights after forward, with stage 3
-  model::Recompute recompute = model::Recompute::none;     ///< activations that backward recomputes
   std::int64_t save_every = 0;                             ///< steps; 0: see save_seconds
   double save_seconds = 30 * 60;                           ///< between saves; 0: only the last step
   bool rolling = false;                                    ///< only the newest two checkpoints are kept

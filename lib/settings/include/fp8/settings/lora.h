@@ -8,6 +8,7 @@
 
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/hf/adapter.h"
+#include "fp8/model/parameters.h"
 #include "fp8/settings/config.h"
 #include "fp8/shard/shard.h"
 

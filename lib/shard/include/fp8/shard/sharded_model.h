@@ -19,21 +19,20 @@
 
 namespace fp8::shard {
 
-/// The parts of a ShardedModel. Activations have the type StoreOptions::compute.
+/// The parts of a ShardedModel.
 struct ModelSpec {
-  hf::ModelConfig config;                               ///< sizes
-  std::vector<model::Parameter> table;                  ///< parameters with their compute precisions
-  StoreOptions store;                                   ///< how parameters are kept and gathered
-  model::Recompute recompute = model::Recompute::none;  ///< activations that backward computes again
-  int micro_batches = 1;                                ///< micro-batches of a step on each rank
-  bool snapshot = false;                                ///< whether the model has a Snapshot
-  bool gathers_gradients = false;                       ///< whether GradientReducer::visit() will be called
-  model::OperationObserver* observer = nullptr;         ///< observer of the decoder's operations, or null
-  std::int64_t logit_bytes = model::kLeastLogits;       ///< memory for a block of logits: MemoryPlan::logit_bytes
-  ops::AttentionOptions attention{};                    ///< kernels of attention on a GPU
+  hf::ModelConfig config;               ///< sizes
+  std::vector<model::Parameter> table;  ///< parameters with their compute precisions
+  StoreOptions store;                   ///< how parameters are kept and gathered
+  model::Execution execution{};         ///< how the decoder computes
+  int micro_batches = 1;                ///< micro-batches of a step on each rank
+  bool snapshot = false;                ///< whether the model has a Snapshot
+  bool gathers_gradients = false;       ///< whether GradientReducer::visit() will be called
 
-  /// Options of the decoder.
-  model::DecoderOptions decoder() const { return {store.compute, recompute, observer, logit_bytes, attention}; }
+  /// The execution with activations of the type StoreOptions::compute, and blocks of logits of so many bytes.
+  model::Execution decoder(std::int64_t logit_bytes) const {
+    return {store.compute, execution.recompute, execution.observer, logit_bytes, execution.attention};
+  }
 };
 
 /// Memory of a rank, from a dry run.
