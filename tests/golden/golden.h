@@ -18,7 +18,7 @@
 #include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
 #include "fp8/model/decoder.h"
-#include "fp8/shard/sharded_model.h"
+#include "fp8/shard/pipeline.h"
 #include "fp8_test.h"
 
 namespace fp8::golden {
@@ -106,18 +106,20 @@ class Model {
     const device::Scope scope(model_.arena);
     const View out = tensor::allocate(model_.ctx, store().shards().front().compute_weight.dtype,
                                       {batch.rows(), config().vocab_size}, "activations");
-    model_.decoder.logits(model_.ctx, model_.engine, model_.store, shard::on_device(model_.ctx, batch), 0, out);
+    shard::logits(model_, shard::on_device(model_.ctx, batch), 0, out);
     return values_of(out);
   }
   /// Returns the losses [M]; the store then has the gradients of scale times their sum.
   Values forward_backward(const model::Batch& batch, double scale) {
-    const device::Scope scope(model_.arena);
-    const View losses = tensor::allocate(model_.ctx, DType::f32, {batch.rows()}, "activations");
-    model_.store.gradients().begin_micro_batch(0, 1);
-    model_.decoder.forward_backward(model_.ctx, model_.engine, model_.store, shard::on_device(model_.ctx, batch),
-                                    static_cast<float>(scale), losses);
+    Values losses;
+    shard::run_passes(model_, {1, static_cast<float>(scale),
+                               [&](const device::Context& ctx, device::PooledMemory& memory, int) {
+                                 return shard::on_device(ctx, batch, memory);
+                               },
+                               [](int) { return shard::DropoutPosition{}; },
+                               [&](const View& of_batch) { losses = values_of(of_batch); }});
     model_.store.gradients().finish(model_.ctx);
-    return values_of(losses);
+    return losses;
   }
   /// Gives delayed scales a history by a forward and backward without FP8.
   void calibrate(const model::Batch& batch, double scale) {

@@ -86,13 +86,14 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   auto* const sums = reinterpret_cast<double*>(scalars.data());
   auto* const gate = reinterpret_cast<optim::Gate*>(scalars.data() + 128);
   const device::Scope scope(model.arena);
-  const tensor::View losses = tensor::allocate(model.ctx, DType::f32, {sequences * kLength}, "activations");
   const auto micro_batch = [&] {
-    model.store.gradients().begin_micro_batch(0, 1);
-    model.decoder.forward_backward(model.ctx, model.engine, model.store,
-                                   shard::on_device(model.ctx, golden::batch_of(tokens, targets, sequences, kLength)),
-                                   1.0f / static_cast<float>(tokens.size()), losses);
-    optim::add_sum(model.ctx, losses, sums);
+    shard::run_passes(model, {1, 1.0f / static_cast<float>(tokens.size()),
+                              [&](const device::Context& ctx, device::PooledMemory& memory, int) {
+                                return shard::on_device(ctx, golden::batch_of(tokens, targets, sequences, kLength),
+                                                        memory);
+                              },
+                              [](int) { return shard::DropoutPosition{}; },
+                              [&](const tensor::View& losses) { optim::add_sum(model.ctx, losses, sums); }});
     model.store.gradients().finish(model.ctx);
   };
   if (model.store.scales().needs_calibration()) {  // once in a run

@@ -61,24 +61,6 @@ void Decoder::forward_from(const Context& ctx, gemm::Engine& engine, ParameterAc
   m.forward_head(losses);
 }
 
-void Decoder::forward_backward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
-                               float gradient_scale, const View& losses) const {
-  MicroBatch m(*this, ctx, engine, weights, batch, PassKind::training);
-  m.forward_embedding();
-  m.forward_layers(0, layers());
-  m.backward_head(gradient_scale, losses);
-  m.backward_layers(0, layers());
-  m.backward_embedding();
-}
-
-void Decoder::logits(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
-                     std::int64_t first, const View& out) const {
-  MicroBatch m(*this, ctx, engine, weights, batch, PassKind::inference);
-  m.forward_embedding();
-  m.forward_layers(0, layers());
-  m.forward_logits(first, out);
-}
-
 void Decoder::extend(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const View& tokens,
                      KeyValueCache& cache, const View& logits) const {
   const std::int64_t count = tokens.size(), first = cache.length(), wanted = logits.empty() ? 0 : logits.shape[0];

@@ -120,10 +120,6 @@ std::vector<std::int64_t> bounds_for(const Division& division, const Parameter& 
 
 }  // namespace
 
-void check_tensor_parallel(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at) {
-  if (at.ranks > 1) Division(config, table, at);
-}
-
 DividedSizes whole_sizes(const hf::ModelConfig& config) {
   const auto whole = [](std::int64_t size) { return DividedSize{size, size}; };
   return {whole(config.num_attention_heads), whole(config.num_key_value_heads), whole(config.intermediate_size),

@@ -58,7 +58,8 @@ TEST(Amaxes, ScalesAreThoseOfTheTensorsThatAreCast) {
         ctx.arena = &arena;
         gemm::Engine engine;
         const Tensor losses(DType::f32, {16});
-        Decoder(config, {DType::bf16, recompute}).forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
+        reference::train(Decoder(config, {DType::bf16, recompute}), ctx, engine, source, text.batch(), 1,
+                         losses.view());
         EXPECT_GT(checker.checked, 50);
         const int before = checker.checked;
         Decoder(config, {DType::bf16, recompute}).forward(ctx, engine, source, text.batch(), losses.view());

@@ -48,7 +48,7 @@ Taken taken(const hf::ModelConfig& config, std::int64_t sequences, std::int64_t 
   const View losses = tensor::make_view(&untouched, DType::f32, device::DeviceType::host, {batch.rows()});
   const Decoder decoder(config, {activation, recompute, nullptr, logit_bytes});
   if (backward)
-    decoder.forward_backward(ctx, engine, source, batch, 1, losses);
+    reference::train(decoder, ctx, engine, source, batch, 1, losses);
   else
     decoder.forward(ctx, engine, source, batch, losses);
   return {arena.peak(), engine.scratch_bytes()};
@@ -165,12 +165,12 @@ TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
         ctx.arena = &dry;
         ctx.dry = true;
         MemorySource source(config, table, reference::some_weights(table), activation, precision);
-        decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
+        reference::train(decoder, ctx, engine, source, text.batch(), 1, losses.view());
         EXPECT_EQ(losses.as<float>()[0], 0.0f) << "a dry run computes nothing";
         device::Arena real(dry.peak(), device::DeviceType::host);
         ctx.arena = &real;
         ctx.dry = false;
-        decoder.forward_backward(ctx, engine, source, text.batch(), 1, losses.view());
+        reference::train(decoder, ctx, engine, source, text.batch(), 1, losses.view());
         EXPECT_EQ(real.peak(), dry.peak());
         EXPECT_GT(losses.as<float>()[0], 0.0f);
       }

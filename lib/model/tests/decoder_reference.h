@@ -301,4 +301,15 @@ class MemorySource final : public ParameterAccess {
   std::vector<std::array<Stored, kSlots>> slots_;
 };
 
+/// Losses f32 [M] of a batch, and the gradients of scale * sum(losses) in the source.
+inline void train(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, MemorySource& source,
+                  const Batch& batch, float scale, const View& losses) {
+  MicroBatch m(decoder, ctx, engine, source, batch, PassKind::training);
+  m.forward_embedding();
+  m.forward_layers(0, decoder.layers());
+  m.backward_head(scale, losses);
+  m.backward_layers(0, decoder.layers());
+  m.backward_embedding();
+}
+
 }  // namespace fp8::model::reference

@@ -61,7 +61,7 @@ Result run(const hf::ModelConfig& config, MemorySource& source, const std::vecto
   for (Text* text : texts) {
     const Batch batch = text->batch();
     const Tensor losses(DType::f32, {batch.rows()});
-    Decoder(config, {activation, recompute}).forward_backward(ctx, engine, source, batch, scale, losses.view());
+    reference::train(Decoder(config, {activation, recompute}), ctx, engine, source, batch, scale, losses.view());
     r.losses.insert(r.losses.end(), losses.as<float>(), losses.as<float>() + batch.rows());
     source.accumulate = true;
   }
@@ -153,7 +153,13 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
       const Decoder decoder(variant.config, {activation, Recompute::none});
       const Tensor losses(DType::f32, {14}), logits(activation, {14, variant.config.vocab_size});
       decoder.forward(ctx, engine, source, text.batch(), losses.view());
-      decoder.logits(ctx, engine, source, text.batch(), 0, logits.view());
+      const auto logits_of = [&](std::int64_t first, const View& out) {
+        MicroBatch m(decoder, ctx, engine, source, text.batch(), PassKind::inference);
+        m.forward_embedding();
+        m.forward_layers(0, decoder.layers());
+        m.forward_logits(first, out);
+      };
+      logits_of(0, logits.view());
       const ReferenceDecoder reference(variant.config, reference::some_weights(table));
       const Values exact = reference.logits(text), exact_losses = reference.losses(text);
       const bool f32 = activation == DType::f32;
@@ -167,7 +173,7 @@ TEST(Decoder, ForwardAndLogitsAgreeWithTheReference) {
             << variant.name << " logit " << i;
       }
       const Tensor some(DType::f32, {2, variant.config.vocab_size});  // logits of rows 5 and 6
-      decoder.logits(ctx, engine, source, text.batch(), 5, some.view());
+      logits_of(5, some.view());
       for (std::int64_t i = 0; i < some.view().size(); ++i)
         ASSERT_NEAR(static_cast<double>(some.as<float>()[i]),
                     exact[static_cast<std::size_t>(5 * variant.config.vocab_size + i)], f32 ? 1e-5 : 0.1)

@@ -47,7 +47,7 @@ Pass run_observed(const hf::ModelConfig& config, reference::Text& text, DType ac
   gemm::Engine engine;
   const Batch batch = text.batch();
   const Tensor losses(DType::f32, {batch.rows()});
-  Decoder(config, {activation, recompute, observer}).forward_backward(ctx, engine, source, batch, 1, losses.view());
+  reference::train(Decoder(config, {activation, recompute, observer}), ctx, engine, source, batch, 1, losses.view());
   Pass pass{{losses.as<float>(), losses.as<float>() + batch.rows()}, {}};
   for (const Parameter& p : table) pass.gradients[p.name] = source.gradient(p);
   return pass;

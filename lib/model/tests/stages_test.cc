@@ -116,7 +116,7 @@ TEST(Stages, InAnyOrderOfThreeMicroBatchesGiveTheBitsOfWholePasses) {
     for (std::uint64_t i = 0; i < kJobs; ++i) {
       Job job(s, i);
       planned_and_real([&](const Context& ctx) {
-        decoder.forward_backward(ctx, engine, job.source, job.text.batch(), kScale, job.losses.view());
+        reference::train(decoder, ctx, engine, job.source, job.text.batch(), kScale, job.losses.view());
       });
       whole.push_back(job.bits());
     }
@@ -150,7 +150,7 @@ TEST(Stages, WithOneForwardAndOneBackwardAddGradientsAsWholePassesDo) {
     planned_and_real([&](const Context& ctx) {
       for (Job& t : texts) {
         whole.source.accumulate = &t != texts.data();
-        decoder.forward_backward(ctx, engine, whole.source, t.text.batch(), kScale, t.losses.view());
+        reference::train(decoder, ctx, engine, whole.source, t.text.batch(), kScale, t.losses.view());
       }
     });
     planned_and_real([&](const Context& ctx) {

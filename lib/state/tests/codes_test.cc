@@ -7,6 +7,7 @@
 #include "fp8/model/initialize.h"
 #include "fp8/settings/checks.h"
 #include "fp8/settings/lora.h"
+#include "fp8/shard/pipeline.h"
 #include "fp8/state/state.h"
 #include "small_model.h"
 
@@ -75,11 +76,10 @@ class Codes : public FolderTest {
     const auto view = [&](std::vector<std::int32_t>& v) {
       return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {kSequences, kLength});
     };
-    const tensor::Tensor losses(DType::f32, {kSequences * kLength});
-    model.store.gradients().begin_micro_batch(0, 1);
-    model.decoder.forward_backward(model.ctx, model.engine, model.store,
-                                   {view(tokens), view(targets), kSequences, kLength}, 1.0f / (kSequences * kLength),
-                                   losses.view());
+    const model::Batch batch{view(tokens), view(targets), kSequences, kLength};
+    shard::run_passes(model, {1, 1.0f / (kSequences * kLength),
+                              [&](const device::Context&, device::PooledMemory&, int) { return batch; },
+                              [](int) { return shard::DropoutPosition{}; }, [](const tensor::View&) {}});
     model.store.gradients().finish(model.ctx);
     std::vector<std::vector<float>> all;
     for (const shard::ParameterShard& o : model.store.shards())

@@ -61,15 +61,6 @@ class Decoder {
   void forward_from(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch, int first,
                     const View& input, const View& losses) const;
 
-  /// Computes forward(), and the gradients of gradient_scale * sum(losses), passed to `weights` unit by unit from
-  /// the last to the first.
-  void forward_backward(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
-                        float gradient_scale, const View& losses) const;
-
-  /// Logits [n, V] of the rows [first, first + n), in the activations' type or f32; the caller allocates them.
-  void logits(const Context& ctx, gemm::Engine& engine, ParameterAccess& weights, const Batch& batch,
-              std::int64_t first, const View& out) const;
-
   /// Appends tokens i32 [T] to the text in `cache`, and computes logits f32 [n, V] of its last n tokens, n <= T; empty:
   /// none. It runs on the host. With gemm::HostSums::fixed, and unless a scale is that of several tokens together (FP8
   /// with scales of tensors), the logits of a token have the same bits however the text was divided into calls. Throws

@@ -20,10 +20,10 @@ struct Operation {
 /// The full name of an operation in a model with `layers` layers: model.layers.0.self_attn.q_proj, model.norm, lm_head.
 std::string full_name(const Operation& operation, int layers);
 
-/// Receives the results of all operations of forward() and forward_backward() in the order in which they ran, except
-/// those that are recomputed for backward. Norms that follow a sum come after it. The LM head and the loss run block by
-/// block: their results arrive in several pieces, those of forward and backward in turn. Gradients of weights are not
-/// among the results; ParameterAccess has them. One thread calls it.
+/// Receives the results of all operations of forward and backward in the order in which they ran, except those that are
+/// recomputed for backward. Norms that follow a sum come after it. The LM head and the loss run block by block: their
+/// results arrive in several pieces, those of forward and backward in turn. Gradients of weights are not among the
+/// results; ParameterAccess has them. One thread calls it.
 class OperationObserver {
  public:
   virtual ~OperationObserver() = default;

@@ -19,10 +19,6 @@ struct TensorRank {
   const quant::Recipe* recipe = nullptr;  ///< recipe of the model: blocks of its scales are not divided in the MLP
 };
 
-/// Throws Error with the reason unless T ranks can divide the model: T divides H; T divides G or G divides T; F and V
-/// have a block for each rank.
-void check_tensor_parallel(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
-
 /// A size of a model, and of the part that a rank computes.
 struct DividedSize {
   std::int64_t whole = 0, local = 0;
@@ -48,11 +44,12 @@ struct DividedSizes {
 /// The sizes of a rank that has all.
 DividedSizes whole_sizes(const hf::ModelConfig& config);
 
-/// The sizes that a rank's attention, MLP, embedding and head compute. Throws Error as check_tensor_parallel().
+/// The sizes that a rank's attention, MLP, embedding and head compute. Throws Error with the reason unless T ranks can
+/// divide the model: T divides H; T divides G or G divides T; F and V have a block for each rank.
 DividedSizes local_sizes(const hf::ModelConfig& config, const std::vector<Parameter>& table, const TensorRank& at);
 
 /// The table with the blocks of a rank: shape, slot_row, whole, bounds, block and copies. `table` has whole parameters
-/// with their precisions, which stay as they are. Throws Error as check_tensor_parallel().
+/// with their precisions, which stay as they are. Throws Error as local_sizes().
 std::vector<Parameter> local_table(const hf::ModelConfig& config, std::vector<Parameter> table, const TensorRank& at);
 
 /// The largest number that divides all first indices of blocks but 0; 0 if the parameter has one block.
