@@ -18,7 +18,7 @@
 #include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
 #include "fp8/model/decoder.h"
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 #include "fp8_test.h"
 
 namespace fp8::golden {

@@ -1,4 +1,4 @@
-// The decoder's whole passes, from stages, and what it plans.
+// The decoder's whole passes, from their parts, and what it plans.
 #include "fp8/model/decoder.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The state of a micro-batch between the stages of the decoder. Private to the decoder.
+// The state of a micro-batch between the parts of the decoder. Private to the decoder.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ struct MicroBatch::State {
   bool saves;                          // whether forward saves activations for backward
   device::PooledMemory memory;         // memory of tables, amaxes, hidden state and gradient
   View gradient{};                     // [M, C]; in forward, scratch for the outputs of blocks; empty in inference
-  LayerInput next{};                   // hidden state: input of the next stage of forward
+  LayerInput next{};                   // hidden state: input of the next part of forward
   std::map<int, SavedLayer> layers{};  // by number
   bool balanced = false;               // whether env.balance is set
   bool embedded = false, head_done = false;  // whether forward began with the embedding, and backward with the head

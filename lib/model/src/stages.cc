@@ -1,348 +1,161 @@
-// The stages of the decoder: the order of operations inside a stage, saved activations, and when weights are unsharded
-// and gradients complete.
+// Stages of layers and their schedule.
+#include "fp8/model/stages.h"
+
 #include <algorithm>
-#include <initializer_list>
-#include <string>
+#include <limits>
+#include <numeric>
 
 #include "fp8/base/error.h"
-#include "fp8/ops/elementwise.h"
-#include "fp8/ops/norm.h"
-#include "micro_batch.h"
 
 namespace fp8::model {
+
+StageRange stage_of(std::span<const int> layers, int number) {
+  const auto at = static_cast<std::size_t>(number);
+  const int first = std::accumulate(layers.begin(), layers.begin() + number, 0);
+  return {number, static_cast<int>(layers.size()), first, first + layers[at],
+          std::accumulate(layers.begin(), layers.end(), 0)};
+}
+
+UnitCosts unit_costs(const hf::ModelConfig& config, const std::vector<Parameter>& table, std::int64_t length,
+                     double fp8_cost) {
+  const auto cost_of = [&](const hf::ModelConfig& c, int unit) {
+    std::vector<Parameter> all, fp8;
+    for (const Parameter& p : table) {
+      if (p.unit != unit) continue;
+      all.push_back(p);
+      if (p.fp8) fp8.push_back(p);
+    }
+    const double more = fp8_cost - 1;
+    return training_flops_per_token(c, all) + (more != 0 && !fp8.empty() ? more * training_flops_per_token(c, fp8) : 0);
+  };
+  hf::ModelConfig untied = config;
+  untied.tie_word_embeddings = false;  // the head's FLOPs are added below
+  UnitCosts costs;
+  const auto layers = static_cast<int>(config.num_hidden_layers);
+  costs.embedding = static_cast<double>(config.hidden_size);
+  const double attention = 6.0 * static_cast<double>(length) * static_cast<double>(config.query_size());
+  for (int layer = 0; layer < layers; ++layer) costs.layers.push_back(cost_of(untied, layer + 1) + attention);
+  costs.head = cost_of(config, layers + 1);
+  return costs;
+}
+
 namespace {
 
-using dtype::DType;
-using tensor::allocate;
-
-// The ops add to the gradients of norm weights, biases and the untied embedding, so these start at zero.
-void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initializer_list<Slot> slots) {
-  if (g.accumulate || ctx.dry) return;
-  for (const Slot s : slots) {
-    if (!g.of(s).empty()) ops::zero(ctx, g.of(s));
+// The cost of the layers [first, last) of a stage, with embedding and head if they belong to it.
+class StageSums {
+ public:
+  explicit StageSums(const UnitCosts& costs) : costs_(costs), sums_{0.0} {
+    for (const double cost : costs.layers) sums_.push_back(sums_.back() + cost);
   }
+  std::size_t layers() const { return costs_.layers.size(); }
+  double of(std::size_t first, std::size_t last) const {
+    return sums_[last] - sums_[first] + (first == 0 ? costs_.embedding : 0) + (last == layers() ? costs_.head : 0);
+  }
+
+ private:
+  const UnitCosts& costs_;
+  std::vector<double> sums_;
+};
+
+// Divides the layers so that join(value of the stages before, cost of a stage), which is infinite where a division is
+// not allowed, is least. Returns the first layer of each stage, and the value.
+template <class Join>
+std::pair<std::vector<std::size_t>, double> least(const StageSums& costs, int stages, Join&& join) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const std::size_t layers = costs.layers(), count = static_cast<std::size_t>(stages);
+  std::vector<std::vector<double>> value(count + 1, std::vector<double>(layers + 1, kNever));
+  std::vector<std::vector<std::size_t>> from(count + 1, std::vector<std::size_t>(layers + 1, 0));
+  value[0][0] = 0;
+  for (std::size_t s = 1; s <= count; ++s)
+    for (std::size_t last = s; last <= layers - (count - s); ++last)
+      for (std::size_t first = s - 1; first < last; ++first) {
+        const double found = join(value[s - 1][first], costs.of(first, last));
+        if (found < value[s][last]) value[s][last] = found, from[s][last] = first;
+      }
+  std::vector<std::size_t> firsts(count);
+  std::size_t at = layers;
+  for (std::size_t s = count; s > 0; --s) at = firsts[s - 1] = from[s][at];
+  return {firsts, value[count][layers]};
 }
 
 }  // namespace
 
-MicroBatch::State::State(const Decoder& decoder, const Context& context, gemm::Engine& engine, ParameterAccess& source,
-                         const Batch& b, PassKind kind)
-    : ctx(context),
-      env{decoder.config(),
-          decoder.sizes(),
-          {source.tensor(), b.rows()},
-          decoder.execution(),
-          engine,
-          b.sequences,
-          b.length,
-          b.documents,
-          {},
-          {},
-          nullptr,
-          0,
-          decoder.execution().observer,
-          0,
-          {},
-          b.lengths,
-          source.exchange(),
-          &source,
-          b.routing},
-      weights(source),
-      batch(b),
-      head_unit(decoder.units() - 1),
-      head_home(env.config.tie_word_embeddings ? 0 : head_unit),
-      head_slot(env.config.tie_word_embeddings ? Slot::embedding : Slot::head),
-      saves(kind == PassKind::training),
-      memory(*context.arena) {
-  const std::int64_t amaxes = env.config.num_hidden_layers * static_cast<int>(LayerAmax::count);
-  env.amaxes = tensor::allocate_pooled(ctx, memory, DType::f32, {amaxes}, "activations");
-  ops::zero(ctx, env.amaxes);
-}
-
-void MicroBatch::State::make_rope_tables() {
-  for (View* table : {&env.cos, &env.sin})
-    *table = tensor::allocate_pooled(ctx, memory, DType::f32, {env.length, env.config.head_dim / 2}, "activations");
-  fill_rope_tables(ctx, env.config, env.cos, env.sin);
-}
-
-View MicroBatch::State::rows_by_hidden(device::PooledMemory& from) const {
-  return tensor::allocate_pooled(ctx, from, env.execution.activation, {env.rows.own(), env.config.hidden_size},
-                                 "activations");
-}
-
-void MicroBatch::State::allocate_hidden() {
-  if (saves) gradient = rows_by_hidden(memory);
-  next = {rows_by_hidden(memory)};
-}
-
-void MicroBatch::State::forward_layer(int unit, const LayerInput& in, const SavedActivations& saved,
-                                      const View& delta) {
-  const device::Scope scope(*ctx.arena);
-  const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
-  weights.prefetch(unit + 1);
-  env.unit = unit;
-  if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
-  layer_forward(ctx, env, w, in, saved, delta, false);
-}
-
-void MicroBatch::State::forward_saving(int layer) {
-  SavedLayer& own = layers.try_emplace(layer, *ctx.arena).first->second;
-  own.input = next.x;
-  const View out = rows_by_hidden(own.memory);
-  device::PooledMemory recomputed(*ctx.arena);
-  const bool full = env.execution.recompute == Recompute::full;
-  const LayerKinds kind = kind_of(env.config, layer);
-  own.activations =
-      allocate_saved(ctx, env, full ? recomputed : own.memory, kind, env.execution.recompute == Recompute::none);
-  SavedActivations all = own.activations;
-  if (env.execution.recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, kind, all);
-  if (full) all.mid = out;  // which the next layer needs
-  forward_layer(layer + 1, next, all, gradient);
-  next = {out, all.mid, gradient};
-}
-
-void MicroBatch::State::forward_overwriting(int first, int last) {
-  const device::Scope scope(*ctx.arena);
-  device::PooledMemory one_layer(*ctx.arena);
-  const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
-  const View delta = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
-  for (int layer = first; layer < last; ++layer) {
-    forward_layer(layer + 1, next, saved, delta);
-    next = {next.x, saved.mid, delta};
+std::vector<double> stage_costs(const UnitCosts& costs, std::span<const int> layers) {
+  const StageSums sums(costs);
+  std::vector<double> all;
+  std::size_t first = 0;
+  for (const int n : layers) {
+    all.push_back(sums.of(first, first + static_cast<std::size_t>(n)));
+    first += static_cast<std::size_t>(n);
   }
-  complete_hidden();
-}
-
-View MicroBatch::State::complete_hidden() {
-  complete_input(ctx, env, env.unit, next);
-  next = {next.x};
-  return next.x;
-}
-
-// Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
-SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
-  SavedActivations all = allocate_saved(ctx, env, recomputed, kind_of(env.config, unit - 1), true);
-  const device::Scope scope(*ctx.arena);
-  const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
-  LayerEnvironment unobserved = env;
-  unobserved.observer = nullptr;
-  unobserved.routing = nullptr;
-  layer_forward(ctx, unobserved, w, {x}, all,
-                allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch"), true);
   return all;
 }
 
-void MicroBatch::State::backward_layer(int layer) {
-  const int unit = env.unit = layer + 1;
-  if (env.routing != nullptr && !balanced) env.balance = env.routing->gradients(ctx);
-  balanced = true;
-  const auto found = layers.find(layer);
-  if (found == layers.end())
-    throw Error("decoder: layer " + std::to_string(layer) + " has no saved activations for backward");
-  {
-    const SavedLayer& own = found->second;
-    const device::Scope scope(*ctx.arena);
-    device::PooledMemory recomputed(*ctx.arena);
-    SavedActivations saved = own.activations;
-    if (env.execution.recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
-    if (env.execution.recompute == Recompute::selective)
-      allocate_norms_and_h(ctx, env, recomputed, kind_of(env.config, layer), saved);
-    const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
-    weights.prefetch(unit - 1);
-    if (env.execution.recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
-    const UnitGradients g = weights.gradient_buffers(unit);
-    clear_accumulated(ctx, g,
-                      {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,
-                       Slot::gate_up_bias, Slot::down_bias});
-    env.d_out_known = layer_backward(ctx, env, w, g, own.input, saved, gradient);
-    weights.gradients_done(unit);
+std::vector<int> divide_layers(const UnitCosts& costs, int stages) {
+  const auto layers = static_cast<int>(costs.layers.size());
+  if (stages < 1 || stages > layers)
+    throw Error(std::to_string(stages) + " stages of " + std::to_string(layers) + " layers, and each stage needs one");
+  const StageSums sums(costs);
+  const double largest = least(sums, stages, [](double before, double cost) { return std::max(before, cost); }).second;
+  const double most = largest * (1 + 1e-9);  // sums of equal layers differ in their last bits
+  const std::vector<std::size_t> firsts =
+      least(sums, stages, [most](double before, double cost) {
+        return cost > most ? std::numeric_limits<double>::infinity() : before + cost * cost;
+      }).first;
+  std::vector<int> divided;
+  for (std::size_t s = 0; s < firsts.size(); ++s)
+    divided.push_back(static_cast<int>((s + 1 < firsts.size() ? firsts[s + 1] : costs.layers.size()) - firsts[s]));
+  return divided;
+}
+
+std::vector<StageAction> stage_schedule(int stages, int stage, int micro_batches) {
+  const int ahead = std::min(micro_batches, stages - 1 - stage);
+  std::vector<StageAction> actions;
+  for (int i = 0; i < ahead; ++i) actions.push_back({false, i});
+  for (int i = 0; i < micro_batches; ++i) {
+    if (i + ahead < micro_batches) actions.push_back({false, i + ahead});
+    actions.push_back({true, i});
   }
-  layers.erase(found);
+  return actions;
 }
 
-// The head's weights may be in another unit than the final norm (tied).
-const linear::Weight& MicroBatch::State::head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const {
-  return head_home == head_unit ? norm_unit.of(head_slot) : home.of(head_slot);
+double expected_bubble(std::span<const double> costs, int micro_batches) {
+  const std::size_t stages = costs.size(), count = static_cast<std::size_t>(micro_batches);
+  if (stages == 1) return 0;
+  std::vector<std::vector<StageAction>> actions;
+  for (std::size_t s = 0; s < stages; ++s)
+    actions.push_back(stage_schedule(static_cast<int>(stages), static_cast<int>(s), micro_batches));
+  // Ends of forward and of backward, negative while they are not known; the first stage has its input at time 0.
+  std::vector<std::vector<double>> forward(stages + 1, std::vector<double>(count, -1)), backward = forward;
+  std::ranges::fill(forward[0], 0.0);
+  std::vector<std::size_t> next(stages, 0);
+  std::vector<double> now(stages, 0);
+  const std::size_t all = stages * 2 * count;
+  for (std::size_t done = 0; done < all;)
+    for (std::size_t s = 0; s < stages; ++s)
+      for (; next[s] < actions[s].size(); ++next[s], ++done) {
+        const StageAction& a = actions[s][next[s]];
+        const auto i = static_cast<std::size_t>(a.micro_batch);
+        const double ready = !a.backward ? forward[s][i] : s + 1 == stages ? forward[stages][i] : backward[s + 1][i];
+        if (ready < 0) break;
+        now[s] = std::max(now[s], ready) + costs[s] * (a.backward ? 2 : 1);
+        (a.backward ? backward[s] : forward[s + 1])[i] = now[s];
+      }
+  const double busy = 3 * static_cast<double>(micro_batches) * std::accumulate(costs.begin(), costs.end(), 0.0);
+  return 1 - busy / (static_cast<double>(stages) * std::ranges::max(now));
 }
 
-UnitWeights MicroBatch::State::unshard_home(Pass pass) const {
-  return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
+std::vector<Parameter> table_of_stage(const std::vector<Parameter>& table, const StageRange& stage) {
+  std::vector<Parameter> own;
+  for (const Parameter& p : table)
+    if (stage.has(p.unit)) own.push_back(p);
+  return own;
 }
 
-void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) {
-  ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
-  env.unit = head_unit;
-  env.forward_done(ctx, "norm", n);
-}
-
-// The rows [first, first + count) of the hidden state, normalized, on every rank. Where ranks share the rows, no others
-// travel, and each row is on one rank, so that the sum is exact.
-View MicroBatch::State::normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count) {
-  const View rstd = allocate(ctx, DType::f32, {count}, "activations");
-  const std::int64_t own = env.rows.first_own(), begin = std::clamp(own, first, first + count),
-                     end = std::clamp(own + env.rows.own(), first, first + count);
-  const View x = begin < end ? next.x.rows(begin - own, end - own) : View{};
-  if (begin < end) final_norm(w, x, x, rstd.rows(begin - first, end - first));
-  const View all = allocate(ctx, env.execution.activation, {count, env.config.hidden_size}, "scratch"),
-             sum = allocate(ctx, DType::f32, {count, env.config.hidden_size}, "scratch");
-  ops::zero(ctx, sum);
-  if (begin < end) ops::copy(ctx, x, sum.rows(begin - first, end - first));
-  env.rows.ranks.total(ctx, sum.reshaped({sum.size()}));
-  ops::copy(ctx, sum, all);
-  return all;
-}
-
-void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
-  const device::Scope scope(*ctx.arena);
-  const std::int64_t count = logits.shape[0];
-  const UnitWeights w = weights.unshard(ctx, head_unit, Pass::forward), home = unshard_home(Pass::forward);
-  const View x = normalized_rows(w, first, count);
-  const DividedSize& vocabulary = env.sizes.vocabulary;
-  const View own = vocabulary.divided() ? allocate(ctx, DType::f32, {count, vocabulary.local}, "scratch") : logits;
-  linear::forward(ctx, env.engine, head_weight(w, home), x, own);
-  if (!vocabulary.divided()) return;
-  ops::zero(ctx, logits);
-  ops::copy(ctx, own, logits.columns(env.sizes.first_token, env.sizes.first_token + vocabulary.local));
-  env.rows.ranks.total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
-}
-
-// Calls body(logits, first row, one past the last) for blocks of rows.
-template <class Body>
-void MicroBatch::State::head_blocks(Body&& body) {
-  const std::int64_t m = env.rows.all, step = head_block_rows(m, env.sizes.vocabulary.whole, env.execution.activation,
-                                                              env.execution.logit_bytes);
-  for (std::int64_t begin = 0; begin < m; begin += step) {
-    const device::Scope scope(*ctx.arena);
-    const std::int64_t end = std::min(m, begin + step);
-    body(allocate(ctx, env.execution.activation, {end - begin, env.sizes.vocabulary.local}, "logits block"), begin,
-         end);
-  }
-}
-
-ops::VocabularyPart MicroBatch::State::part_of_vocabulary() const {
-  return {env.sizes.first_token, env.sizes.vocabulary.divided()};
-}
-
-// Losses of a block of logits, of which ranks of tensor parallelism have parts of the vocabulary; with `backward` the
-// logits become their gradient.
-void MicroBatch::State::loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale,
-                                bool backward) const {
-  if (!env.sizes.vocabulary.divided())
-    return ops::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
-  const device::Scope scope(*ctx.arena);
-  const std::int64_t m = logits.shape[0], first = env.sizes.first_token;
-  const View maxima = allocate(ctx, DType::f32, {m}, "scratch"), sums = allocate(ctx, DType::f32, {2, m}, "scratch");
-  ops::logit_maxima(ctx, logits, maxima);
-  env.rows.ranks.maximum(ctx, maxima);
-  ops::logit_sums(ctx, logits, targets, first, maxima, sums);
-  env.rows.ranks.total(ctx, sums);
-  ops::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
-}
-
-MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
-                       const Batch& batch, PassKind kind)
-    : state_(std::make_unique<State>(decoder, ctx, engine, weights, batch, kind)) {
-  state_->make_rope_tables();
-  state_->allocate_hidden();
-}
-
-MicroBatch::MicroBatch(std::unique_ptr<State> state) : state_(std::move(state)) {}
-MicroBatch::MicroBatch(MicroBatch&&) noexcept = default;
-MicroBatch::~MicroBatch() = default;
-
-View MicroBatch::hidden() { return state_->complete_hidden(); }
-
-View MicroBatch::gradient() const { return state_->gradient; }
-
-void MicroBatch::forward_embedding() {
-  State& s = *state_;
-  s.weights.prefetch(0);
-  const device::Scope scope(*s.ctx.arena);
-  const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
-  s.weights.prefetch(1);
-  const View tokens = s.batch.tokens.reshaped({s.env.rows.all}), partial = s.env.rows.memory(s.ctx, s.next.x);
-  ops::embedding_forward(s.ctx, tokens, w.vector(Slot::embedding), partial, s.part_of_vocabulary());
-  s.env.rows.ranks.sum(s.ctx, partial, {}, s.next.x);
-  s.env.unit = 0;
-  s.env.forward_done(s.ctx, "embed_tokens", s.next.x);
-  s.embedded = true;
-}
-
-void MicroBatch::forward_layers(int first, int last) {
-  if (!state_->saves) return state_->forward_overwriting(first, last);
-  for (int layer = first; layer < last; ++layer) state_->forward_saving(layer);
-}
-
-void MicroBatch::forward_head(const View& losses) {
-  State& s = *state_;
-  const Context& ctx = s.ctx;
-  const View x = s.complete_hidden();
-  const device::Scope scope(*ctx.arena);
-  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
-             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
-  const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
-  s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
-  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
-    const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
-    s.env.forward_done(ctx, "lm_head", logits);
-    s.loss_of(logits, targets.rows(begin, end), part, 0, false);
-    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
-  });
-}
-
-void MicroBatch::forward_logits(std::int64_t first, const View& logits) { state_->logits_of(first, logits); }
-
-void MicroBatch::backward_head(float gradient_scale, const View& losses) {
-  State& s = *state_;
-  const Context& ctx = s.ctx;
-  const View x = s.complete_hidden(), dx = s.gradient;
-  const device::Scope scope(*ctx.arena);
-  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
-             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
-  const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
-  const UnitWeights wb = s.weights.unshard(ctx, s.head_unit, Pass::backward), home_b = s.unshard_home(Pass::backward);
-  s.weights.prefetch(s.head_unit - 1);
-  const UnitGradients g = s.weights.gradient_buffers(s.head_unit);
-  const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
-  clear_accumulated(ctx, g, {Slot::final_norm});
-  const View partial = s.env.rows.memory(ctx, dx);
-  s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
-  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
-    const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
-    s.env.forward_done(ctx, "lm_head", logits);
-    s.loss_of(logits, targets.rows(begin, end), part, gradient_scale, true);
-    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
-    s.env.backward_done(ctx, "loss", logits);
-    linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), all.rows(begin, end), logits,
-                     {partial.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
-    s.env.backward_done(ctx, "lm_head", partial.rows(begin, end));
-  });
-  s.env.rows.ranks.sum(ctx, partial, {}, dx);
-  ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
-  s.env.backward_done(ctx, "norm", dx);
-  s.weights.gradients_done(s.head_unit);
-  s.head_done = true;
-  if (s.head_home == 0 && !s.embedded) s.weights.gradients_done(0);
-}
-
-void MicroBatch::backward_layers(int first, int last) {
-  for (int layer = last - 1; layer >= first; --layer) state_->backward_layer(layer);
-}
-
-void MicroBatch::backward_embedding() {
-  State& s = *state_;
-  const UnitGradients g = s.weights.gradient_buffers(0);
-  if (s.head_home != 0 || !s.head_done) clear_accumulated(s.ctx, g, {Slot::embedding});
-  if (!g.of(Slot::embedding).empty()) {
-    const device::Scope scope(*s.ctx.arena);
-    ops::embedding_backward(s.ctx, s.batch.tokens.reshaped({s.env.rows.all}), s.env.rows.gathered(s.ctx, s.gradient),
-                            g.of(Slot::embedding), s.part_of_vocabulary());
-  }
-  s.weights.gradients_done(0);
+std::string text_of_stages(std::span<const int> layers) {
+  std::string text;
+  for (const int n : layers) text += (text.empty() ? "" : ",") + std::to_string(n);
+  return text;
 }
 
 }  // namespace fp8::model

@@ -7,8 +7,8 @@
 
 #include "fp8/cli/command.h"
 #include "fp8/model/checkpoint.h"
-#include "fp8/model/pipeline.h"
 #include "fp8/model/record.h"
+#include "fp8/model/stages.h"
 #include "fp8/settings/lora.h"
 #include "fp8/settings/setting.h"
 #include "fp8/shard/state_tensors.h"

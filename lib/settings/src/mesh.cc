@@ -14,8 +14,8 @@
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
-#include "fp8/model/pipeline.h"
 #include "fp8/model/split.h"
+#include "fp8/model/stages.h"
 #include "fp8/settings/checks.h"
 
 namespace fp8::settings {

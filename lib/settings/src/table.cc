@@ -402,7 +402,7 @@ void add_sharding(Rows& rows) {
        choice("zero", "3", {{"1", 1}, {"2", 2}, {"3", 3}},
               "what is sharded over ranks (1: master weights and moments, 2: also gradients, 3: also compute weights)",
               &R::zero)
-           .metavar("STAGE"),
+           .metavar("LEVEL"),
        toggle("reshard-after-forward", "on",
               "with --zero 3: reshard weights after forward and gather them again for backward",
               &R::reshard_after_forward),

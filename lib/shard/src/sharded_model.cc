@@ -9,7 +9,7 @@
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/model/split.h"
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 
 namespace fp8::shard {
 namespace {

@@ -52,7 +52,7 @@ inline StoreOptions store_of(DType compute, const char* recipe = nullptr, int ze
   return o;
 }
 
-/// Experts in every form of a weight that is not stored as codes, and every stage.
+/// Experts in every form of a weight that is not stored as codes, and every level of ZeRO.
 inline std::vector<StoreCase> expert_cases() {
   std::vector<StoreCase> cases;
   const auto add = [&](const std::string& name, const StoreOptions& options, bool adapters = false) {
@@ -60,12 +60,12 @@ inline std::vector<StoreCase> expert_cases() {
     cases.back().options.delayed.history = 4;
   };
   for (const int zero : {1, 2, 3}) {
-    const std::string stage = ", zero " + std::to_string(zero);
-    add("bf16" + stage, store_of(DType::bf16, nullptr, zero));
-    add("codes" + stage, store_of(DType::bf16, "tensorwise", zero));
-    add("bf16 travels" + stage, store_of(DType::bf16, "blockwise", zero));
+    const std::string level = ", zero " + std::to_string(zero);
+    add("bf16" + level, store_of(DType::bf16, nullptr, zero));
+    add("codes" + level, store_of(DType::bf16, "tensorwise", zero));
+    add("bf16 travels" + level, store_of(DType::bf16, "blockwise", zero));
     cases.back().options.reduce = DType::bf16;
-    add("delayed codes" + stage, store_of(DType::bf16, "delayed", zero), zero == 2);
+    add("delayed codes" + level, store_of(DType::bf16, "delayed", zero), zero == 2);
   }
   add("f32, no reshard", store_of(DType::f32, nullptr, 3, false), true);
   add("rowwise", store_of(DType::bf16, "rowwise"), true);
@@ -83,15 +83,15 @@ inline std::vector<StoreCase> expert_cases() {
   return cases;
 }
 
-/// Every stage, both compute formats, with and without FP8, with and without FP8 all-gather.
+/// Every level of ZeRO, both compute formats, with and without FP8, with and without FP8 all-gather.
 inline std::vector<StoreCase> store_cases() {
   std::vector<StoreCase> cases;
   for (const int zero : {1, 2, 3}) {
-    const std::string stage = " zero " + std::to_string(zero);
-    cases.push_back({"f32" + stage, store_of(DType::f32, nullptr, zero)});
-    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero)});
-    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true});
-    cases.push_back({"tied codes" + stage, store_of(DType::bf16, "tensorwise", zero), true, true});
+    const std::string level = " zero " + std::to_string(zero);
+    cases.push_back({"f32" + level, store_of(DType::f32, nullptr, zero)});
+    cases.push_back({"bf16" + level, store_of(DType::bf16, nullptr, zero)});
+    cases.push_back({"codes" + level, store_of(DType::bf16, "tensorwise", zero), false, true});
+    cases.push_back({"tied codes" + level, store_of(DType::bf16, "tensorwise", zero), true, true});
   }
   for (const int zero : {1, 2, 3}) {
     cases.push_back({"bf16 travels, zero " + std::to_string(zero), store_of(DType::bf16, "rowwise", zero)});
@@ -122,9 +122,9 @@ inline std::vector<StoreCase> store_cases() {
   cases.push_back({"bf16 all over", store_of(DType::bf16)});
   cases.back().options.master = cases.back().options.moments = DType::bf16;
   for (const int zero : {1, 2, 3}) {
-    const std::string stage = " with adapters, zero " + std::to_string(zero);
-    cases.push_back({"bf16" + stage, store_of(DType::bf16, nullptr, zero), false, false, {}, true});
-    cases.push_back({"codes" + stage, store_of(DType::bf16, "tensorwise", zero), false, true, {}, true});
+    const std::string level = " with adapters, zero " + std::to_string(zero);
+    cases.push_back({"bf16" + level, store_of(DType::bf16, nullptr, zero), false, false, {}, true});
+    cases.push_back({"codes" + level, store_of(DType::bf16, "tensorwise", zero), false, true, {}, true});
   }
   cases.push_back({"f32 with adapters, no reshard", store_of(DType::f32, nullptr, 3, false), false, false, {}, true});
   cases.push_back({"single copy with adapters", store_of(DType::bf16, "rowwise"), false, false, {}, true});

@@ -7,7 +7,7 @@
 #include "fp8/model/initialize.h"
 #include "fp8/settings/checks.h"
 #include "fp8/settings/lora.h"
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 #include "fp8/state/state.h"
 #include "small_model.h"
 

@@ -27,7 +27,7 @@
 #include "job_memory.h"
 #include "profile.h"
 #include "run_setup.h"
-#include "stages.h"
+#include "stage_report.h"
 
 namespace fp8::train {
 namespace {

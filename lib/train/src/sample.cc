@@ -11,7 +11,7 @@
 #include "fp8/generate/ends.h"
 #include "fp8/generate/generator.h"
 #include "fp8/generate/text_stream.h"
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 
 namespace fp8::train {
 namespace {

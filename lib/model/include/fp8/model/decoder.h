@@ -1,5 +1,5 @@
 /// Forward and backward pass of a decoder-only transformer over micro-batches: embedding, layers, final norm, LM head
-/// with the loss in blocks of rows. Decoder computes whole passes, and MicroBatch their stages. The whole
+/// with the loss in blocks of rows. Decoder computes whole passes, and MicroBatch their parts. The whole
 /// logits and T x T matrices are never stored. The same code runs on host and device. Source of the computation:
 /// transformers modeling_{llama,mistral,qwen2,qwen3}.py.
 ///   B sequences, T tokens each, M = B T rows, C hidden, V vocabulary
@@ -91,11 +91,11 @@ enum class PassKind : std::uint8_t {
   inference,  ///< layers overwrite the hidden state, and there is no backward
 };
 
-/// One micro-batch on its way through the stages of a decoder: embedding, layers, head; then backward through head,
-/// layers, embedding. Each stage is a call of its own, so that several micro-batches can be in flight: the stages of
-/// one may run between the stages of another in any order, and backward in any order of micro-batches. Decoder's passes
-/// call the same stages. The hidden state, its gradient and the saved activations are in the pool of the context's
-/// arena; each layer's are freed by its backward stage, everything else with the object. With several micro-batches in
+/// One micro-batch on its way through the parts of a decoder: embedding, layers, head; then backward through head,
+/// layers, embedding. Each part is a call of its own, so that several micro-batches can be in flight: the parts of
+/// one may run between the parts of another in any order, and backward in any order of micro-batches. Decoder's passes
+/// call the same parts. The hidden state, its gradient and the saved activations are in the pool of the context's
+/// arena; each layer's are freed by its backward, everything else with the object. With several micro-batches in
 /// flight, ParameterAccess::gradient_buffers() decides which of them writes the gradients of a unit and which add to
 /// them. Deterministic as Decoder.
 class MicroBatch {
@@ -107,11 +107,11 @@ class MicroBatch {
   MicroBatch(MicroBatch&&) noexcept;
   ~MicroBatch();
 
-  /// The hidden state [M, C] in the activations' type: the input of the next stage of forward. A micro-batch that does
+  /// The hidden state [M, C] in the activations' type: the input of the next part of forward. A micro-batch that does
   /// not begin with the embedding gets its input here.
   View hidden();
-  /// The gradient [M, C] of the input of the stage whose backward ran last, which the next backward stage reads and
-  /// overwrites. Empty in inference.
+  /// The gradient [M, C] of the input of the part whose backward ran last, which the backward of the next part reads
+  /// and overwrites. Empty in inference.
   View gradient() const;
 
   /// Looks up the embeddings of the tokens.
@@ -128,7 +128,7 @@ class MicroBatch {
   /// here, so that the head needs no forward_head() before.
   void backward_head(float gradient_scale, const View& losses);
   /// Computes the gradients of the layers [first, last), from last - 1 to first, and frees their saved activations.
-  /// Throws Error if the forward stage of a layer has not run, or its backward stage has.
+  /// Throws Error if the forward of a layer has not run, or its backward has.
   void backward_layers(int first, int last);
   /// Computes the gradient of the embedding.
   void backward_embedding();

@@ -4,7 +4,7 @@
 #include "fp8/ckpt/checkpoint.h"
 #include "fp8/data/sampler.h"
 #include "fp8/data/tokens.h"
-#include "fp8/model/pipeline.h"
+#include "fp8/model/stages.h"
 #include "fp8/settings/config.h"
 
 namespace fp8::settings {

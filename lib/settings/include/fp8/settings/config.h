@@ -133,7 +133,7 @@ struct RunConfig : Config {
   double expert_rows = 2;                                  ///< with ep: rows of experts on a rank, times the mean
   DType reduce = DType::f32;                               ///< format in which gradients travel
   int zero = 3;                                            ///< stage of sharding
-  bool reshard_after_forward = true;                       ///< reshard weights after forward, with stage 3
+  bool reshard_after_forward = true;                       ///< reshard weights after forward, with zero 3
   std::int64_t save_every = 0;                             ///< steps; 0: see save_seconds
   double save_seconds = 30 * 60;                           ///< between saves; 0: only the last step
   bool rolling = false;                                    ///< only the newest two checkpoints are kept

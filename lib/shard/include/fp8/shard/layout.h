@@ -11,7 +11,7 @@
 
 #include "fp8/comm/mesh.h"
 #include "fp8/model/parameters.h"
-#include "fp8/model/pipeline.h"
+#include "fp8/model/stages.h"
 #include "fp8/shard/options.h"
 #include "fp8/shard/shard.h"
 

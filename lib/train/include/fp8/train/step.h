@@ -6,7 +6,7 @@
 
 #include "fp8/data/sampler.h"
 #include "fp8/settings/config.h"
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 #include "fp8/state/state.h"
 #include "fp8/statistics/collector.h"
 

@@ -1,5 +1,5 @@
 // Memory, times and bubble of the stages in notes and records.
-#include "stages.h"
+#include "stage_report.h"
 
 #include <array>
 #include <cstdio>

@@ -1,13 +1,13 @@
 // 1F1B. No rank waits for ever: a receive waits for one message, which the other stage sends after an action that does
 // not depend on this rank's later actions, because stages, schedule and the order of backward are the same everywhere
-// (model/pipeline.h); sends are started and do not block. On the host receives and sends are separate and go on while a
+// (model/stages.h); sends are started and do not block. On the host receives and sends are separate and go on while a
 // rank waits for any of them. On a GPU the messages of a group of ranks run in the order in which a rank starts them,
 // and each occupies its place until the other rank runs its part. There, what an action sends and what the next one
 // receives are one group of messages: in the steady state both are of the same neighbour, whose group has the same two
 // messages; before and after it, the groups of stages s and s + 1 that have a message in common follow each other along
 // the stages. Schedule.GroupedExchangesCannotDeadlock tries this order with stages that are late at random;
 // tests/mpi/device.t runs it on a stand-in for NCCL whose operations begin late at random.
-#include "fp8/shard/pipeline.h"
+#include "fp8/shard/passes.h"
 
 #include <algorithm>
 #include <map>
