@@ -11,7 +11,7 @@
 #include "fp8/base/memory.h"
 #include "fp8/base/text.h"
 #include "fp8/model/checkpoint.h"
-#include "sample.h"
+#include "run_setup.h"
 
 namespace fp8::train {
 namespace {
@@ -124,10 +124,10 @@ json::Value mesh_record(const comm::MeshShape& shape) {
                        {"tp", shape.tp}});
 }
 
-json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
-                       const std::vector<model::Parameter>& table, const json::Value& memory_plan,
-                       const DeviceSetup& work, const json::Value& mesh, const json::Value& settings,
-                       std::int64_t tokens_per_step, std::int64_t first_step) {
+json::Value run_record(const RunSetup& s, const json::Value& memory_plan, const DeviceSetup& work) {
+  const settings::RunConfig& config = s.config;
+  const hf::ModelConfig& model = s.model_spec.config;
+  const std::vector<model::Parameter>& table = s.model_spec.table;
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
     const std::string precision = precision_of(l, config.precision.precision);
@@ -139,16 +139,16 @@ json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig&
   return json::object({{"type", "run"},
                        {"version", config.tool_version},
                        {"config", config.flags},
-                       {"settings", settings},
-                       {"mesh", mesh},
+                       {"settings", s.settings},
+                       {"mesh", mesh_record(work.mesh().shape())},
                        {"model_path", config.model},
                        {"model", hf::to_json(model)},
                        {"parameters", model::parameter_count(table)},
                        {"trainable_parameters", model::trainable_count(table)},
-                       {"first_step", first_step + 1},
+                       {"first_step", s.position.step + 1},
                        {"steps", config.steps},
-                       {"tokens_per_step", tokens_per_step},
-                       {"documents", settings.as_object().at("documents")},
+                       {"tokens_per_step", s.tokens_per_step()},
+                       {"documents", s.settings.as_object().at("documents")},
                        {"precision", std::string(name_of(config.precision.precision))},
                        {"recipe", recipe_of(config.precision)},
                        {"emulated", emulated(config.precision, work.type())},

@@ -390,9 +390,7 @@ void announce(const RunContext& run) {
   announce_plan(s, run.device.type(), run.memory, run.journal);
   if (has_fused_attention(s, run.device))
     if (const std::string note = note_of_outdated_attention(s, run.device); !note.empty()) run.journal.note(note);
-  json::Value record =
-      run_record(s.config, s.model_spec.config, s.model_spec.table, run.memory.plan, run.device,
-                 mesh_record(run.device.mesh().shape()), s.settings, s.tokens_per_step(), s.position.step);
+  json::Value record = run_record(s, run.memory.plan, run.device);
   add_stages(s.model_spec.store.stages, run.memory.stages, record);
   if (s.model_spec.config.experts)
     record.as_object().set("experts", std::ranges::count_if(s.table, [](const model::Parameter& p) {

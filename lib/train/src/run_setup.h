@@ -14,6 +14,7 @@
 #include "fp8/shard/sharded_model.h"
 #include "fp8/state/run_folder.h"
 #include "fp8/state/state.h"
+#include "fp8/train/device_setup.h"
 #include "fp8/train/model_setup.h"
 #include "sample.h"
 
@@ -69,5 +70,8 @@ RunInputs open_inputs(const settings::RunConfig& config, comm::Communicator& hos
 // `ranks`: the number of ranks of the run, if it is not that of the communicator. Collective.
 RunSetup resolve(const settings::RunConfig& config, comm::Communicator& host_comm, const RunInputs& inputs,
                  const state::RunCheckpoints& checkpoints, std::optional<std::int64_t> ranks = {});
+
+// {"type":"run"}, the first record of a start. `memory_plan`: MemoryPlan::to_json() of the job.
+json::Value run_record(const RunSetup& s, const json::Value& memory_plan, const DeviceSetup& work);
 
 }  // namespace fp8::train

@@ -17,12 +17,6 @@ bool emulated(const settings::PrecisionConfig& precision, device::DeviceType dev
 /// The process mesh of `ranks` that share all parameters: {"dp_replicate","dp_shard","pp","ep","tp"}.
 json::Value mesh_record(const comm::MeshShape& shape);
 
-/// {"type":"run"}, the first record of a start. `memory_plan`: MemoryPlan::to_json().
-json::Value run_record(const settings::RunConfig& config, const hf::ModelConfig& model,
-                       const std::vector<model::Parameter>& table, const json::Value& memory_plan,
-                       const DeviceSetup& work, const json::Value& mesh, const json::Value& settings,
-                       std::int64_t tokens_per_step, std::int64_t first_step);
-
 /// {"type":"step"}.
 json::Value step_record(const settings::RunConfig& config, device::DeviceType device, const StepResult& r,
                         const Position& after, std::int64_t tokens_per_step, double flops_per_token,
