@@ -199,22 +199,13 @@ gemm::MatmulOptions options_of(const Call& call, gemm::GemmRole role, const Part
       .role = role, .accumulate = accumulate, .fast_accumulation = fast, .accumulation = call.precision.accumulation};
 }
 
-void multiply(const Call& call, const gemm::Product& product, const gemm::MatmulOptions& options) {
-  call.engine.matmul(call.ctx, std::span(&product, 1), options);
-}
-
 }  // namespace
 
-void fprop(const Call& call, const Quantized& x, const Operand& w, const View& bias, const View& y) {
-  multiply(call, forward_product(call, x, w, bias, y), options_of(call, gemm::GemmRole::forward, w.part, false));
-}
-
-void dgrad(const Call& call, const Quantized& dy, const Operand& w, const View& dx, bool accumulate) {
-  multiply(call, dgrad_product(call, dy, w, dx), options_of(call, gemm::GemmRole::dgrad, w.part, accumulate));
-}
-
-void wgrad(const Call& call, const Quantized& dy, const Quantized& x, const View& dw, bool accumulate) {
-  multiply(call, wgrad_product(call, dy, x, dw), options_of(call, gemm::GemmRole::wgrad, {}, accumulate));
+void multiply_again(const Call& call, const ObservedGemm& gemm, const View& product) {
+  gemm::Product again{operand(call, gemm.a), operand(call, gemm.b), product};
+  if (gemm.role == gemm::GemmRole::forward) again.b = transposed(again.b);
+  if (gemm.role == gemm::GemmRole::wgrad) again.a = transposed(again.a);
+  call.engine.matmul(call.ctx, std::span(&again, 1), options_of(call, gemm.role, gemm.weight.part, false));
 }
 
 NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {

@@ -216,10 +216,7 @@ View Collector::product_of(const linear::Call& call, const linear::ObservedGemm&
                            std::int64_t cols) {
   const bool forward = gemm.role == GemmRole::forward;
   const View product = tensor::allocate(call.ctx, forward ? call.activation : DType::f32, {rows, cols}, "scratch");
-  const linear::Call own{call.ctx, engine_, call.precision, call.activation};
-  if (forward) linear::fprop(own, gemm.a, gemm.weight, {}, product);
-  if (gemm.role == GemmRole::dgrad) linear::dgrad(own, gemm.a, gemm.weight, product, false);
-  if (gemm.role == GemmRole::wgrad) linear::wgrad(own, gemm.a, gemm.b, product, false);
+  linear::multiply_again({call.ctx, engine_, call.precision, call.activation}, gemm, product);
   return product;
 }
 

@@ -135,17 +135,6 @@ struct Call {
   dtype::DType activation;           ///< type of x and dy: f32 or bf16
 };
 
-/// y [M, n] = x w^T (+ bias) for one part of n rows; x [M, K] and w [n, K] are quantized along K.
-void fprop(const Call& call, const quant::Quantized& x, const Operand& w, const View& bias, const View& y);
-
-/// dx [M, K] = dy w for one part, or dx += dy w with `accumulate` (dx f32); dy [M, n] and w [n, K] are quantized along
-/// n.
-void dgrad(const Call& call, const quant::Quantized& dy, const Operand& w, const View& dx, bool accumulate);
-
-/// dw [n, K] f32 = dy^T x for one part, or dw += dy^T x with `accumulate`; dy [M, n] and x [M, K] are quantized along
-/// M.
-void wgrad(const Call& call, const quant::Quantized& dy, const quant::Quantized& x, const View& dw, bool accumulate);
-
 /// The amaxes of whole activations that the casts of a weight's forward() and backward() need. A caller that passes
 /// one, from the kernel that wrote the activation or from an earlier pass, saves a pass over the activation.
 struct NeededAmaxes {

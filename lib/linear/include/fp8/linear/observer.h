@@ -31,6 +31,10 @@ class Observer {
   virtual void observe(const Call& call, const ObservedGemm& gemm) = 0;
 };
 
+/// Computes the product of an observed GEMM again, without bias: `product` has the shape of its result, in f32 or, of
+/// forward, the activations' type. `call` may have another engine.
+void multiply_again(const Call& call, const ObservedGemm& gemm, const View& product);
+
 /// The observer of the FP8 GEMMs now; null if there is none.
 inline Observer* active_observer(const LinearPrecision& precision) {
   return precision.observer != nullptr && precision.observer->active() ? precision.observer : nullptr;
