@@ -90,9 +90,14 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
 
 namespace {
 
-// A parameter alone as a linear, with the GEMMs that it has.
-linear::Part part_of(const Parameter& p) {
-  return {0, p.rows(), true, {p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable}};
+// Adds the FP8 GEMMs of a linear over m rows, as a layer alone with the GEMMs that it has; those of a fused one are
+// counted with the first of its slot.
+void add_planned(gemm::Count& total, const Parameter& p, const quant::Recipe& of_model, std::int64_t m, bool backward) {
+  const linear::Part part{0, p.rows(), true, {p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable}};
+  const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
+  const gemm::Count c = linear::planned_fp8({part}, p.cols(), recipe, m, backward);
+  total.gemms += p.fused ? 0 : c.gemms;
+  total.flops += c.flops;
 }
 
 }  // namespace
@@ -100,24 +105,14 @@ linear::Part part_of(const Parameter& p) {
 gemm::Count planned_fp8(const hf::ModelConfig& config, const std::vector<Parameter>& table,
                         const quant::Recipe& of_model, std::int64_t rows, const Execution& execution, bool backward) {
   gemm::Count total;
-  const auto add = [&total](const Parameter& p, const gemm::Count& c) {
-    total.gemms += p.fused ? 0 : c.gemms;
-    total.flops += c.flops;
-  };
   const std::int64_t block = head_block_rows(rows, config.vocab_size, execution.activation, execution.logit_bytes);
   for (const Parameter& p : table) {
     if (!p.fp8 || p.expert >= 0) continue;
-    const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
-    const std::vector<linear::Part> part{part_of(p)};
-    if (p.role == ParameterRole::head) {
-      for (std::int64_t begin = 0; begin < rows; begin += block) {
-        add(p, linear::planned_fp8(part, p.cols(), recipe, std::min(block, rows - begin), backward));
-      }
-      continue;
-    }
-    add(p, linear::planned_fp8(part, p.cols(), recipe, rows, backward));
-    if (backward && execution.recompute == Recompute::full && p.slot != Slot::down)
-      add(p, linear::planned_fp8(part, p.cols(), recipe, rows, false));
+    const std::int64_t step = p.role == ParameterRole::head ? block : rows;
+    for (std::int64_t begin = 0; begin < rows; begin += step)
+      add_planned(total, p, of_model, std::min(step, rows - begin), backward);
+    if (backward && execution.recompute == Recompute::full && p.slot != Slot::down && p.role != ParameterRole::head)
+      add_planned(total, p, of_model, rows, false);
   }
   return total;
 }
@@ -131,14 +126,8 @@ gemm::Count planned_experts_fp8(const std::vector<Parameter>& table, const quant
     const auto expert = static_cast<std::size_t>(p.expert - first_expert);
     const std::int64_t rows = first[expert + 1] - first[expert];
     if (rows == 0) continue;
-    const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;
-    const auto add = [&](bool with_backward) {
-      const gemm::Count c = linear::planned_fp8({part_of(p)}, p.cols(), recipe, rows, with_backward);
-      total.gemms += p.fused ? 0 : c.gemms;
-      total.flops += c.flops;
-    };
-    add(backward);
-    if (backward && execution.recompute == Recompute::full) add(false);
+    add_planned(total, p, of_model, rows, backward);
+    if (backward && execution.recompute == Recompute::full) add_planned(total, p, of_model, rows, false);
   }
   return total;
 }
