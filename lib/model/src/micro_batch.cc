@@ -207,16 +207,25 @@ void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
   env.rows.ranks.total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
 }
 
-// Calls body(logits, first row, one past the last) for blocks of rows.
-template <class Body>
-void MicroBatch::State::head_blocks(Body&& body) {
+// Computes logits and losses of the rows x of all ranks, block by block. With a scale the logits of a block become
+// their gradients, and backward(logits, first row, one past the last) is called.
+template <class Backward>
+void MicroBatch::State::head_blocks(const View& x, const linear::Weight& head, const View& losses,
+                                    std::optional<float> gradient_scale, Backward&& backward) {
   const std::int64_t m = env.rows.all, step = head_block_rows(m, env.sizes.vocabulary.whole, env.execution.activation,
                                                               env.execution.logit_bytes);
+  const View targets = batch.targets.reshaped({m});
   for (std::int64_t begin = 0; begin < m; begin += step) {
     const device::Scope scope(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
-    body(allocate(ctx, env.execution.activation, {end - begin, env.sizes.vocabulary.local}, "logits block"), begin,
-         end);
+    const View logits =
+        allocate(ctx, env.execution.activation, {end - begin, env.sizes.vocabulary.local}, "logits block");
+    const View part = losses.rows(begin, end);
+    linear::forward(ctx, env.engine, head, x.rows(begin, end), logits);
+    env.forward_done(ctx, "lm_head", logits);
+    loss_of(logits, targets.rows(begin, end), part, gradient_scale.value_or(0), gradient_scale.has_value());
+    env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
+    if (gradient_scale) backward(logits, begin, end);
   }
 }
 
@@ -283,14 +292,8 @@ void MicroBatch::forward_head(const View& losses) {
              rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
-  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
-    const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
-    s.env.forward_done(ctx, "lm_head", logits);
-    s.loss_of(logits, targets.rows(begin, end), part, 0, false);
-    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
-  });
+  s.head_blocks(s.env.rows.gathered(ctx, n), s.head_weight(w, home), losses, std::nullopt,
+                [](const View&, std::int64_t, std::int64_t) {});
 }
 
 void MicroBatch::forward_logits(std::int64_t first, const View& logits) { state_->logits_of(first, logits); }
@@ -310,18 +313,14 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   clear_accumulated(ctx, g, {Slot::final_norm});
   const View partial = s.env.rows.memory(ctx, dx);
   s.final_norm(w, x, n, rstd);
-  const View targets = s.batch.targets.reshaped({s.env.rows.all}), all = s.env.rows.gathered(ctx, n);
-  s.head_blocks([&](const View& logits, std::int64_t begin, std::int64_t end) {
-    const View part = losses.rows(begin, end);
-    linear::forward(ctx, s.env.engine, s.head_weight(w, home), all.rows(begin, end), logits);
-    s.env.forward_done(ctx, "lm_head", logits);
-    s.loss_of(logits, targets.rows(begin, end), part, gradient_scale, true);
-    s.env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
+  const View all = s.env.rows.gathered(ctx, n);
+  const auto backward = [&](const View& logits, std::int64_t begin, std::int64_t end) {
     s.env.backward_done(ctx, "loss", logits);
     linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), all.rows(begin, end), logits,
                      {partial.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
     s.env.backward_done(ctx, "lm_head", partial.rows(begin, end));
-  });
+  };
+  s.head_blocks(all, s.head_weight(w, home), losses, gradient_scale, backward);
   s.env.rows.ranks.sum(ctx, partial, {}, dx);
   ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
   s.env.backward_done(ctx, "norm", dx);

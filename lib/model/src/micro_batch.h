@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 
 #include "fp8/ops/elementwise.h"
@@ -41,8 +42,9 @@ struct MicroBatch::State {
   View normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count);
   UnitWeights unshard_home(Pass pass) const;
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const;
-  template <class Body>
-  void head_blocks(Body&& body);
+  template <class Backward>
+  void head_blocks(const View& x, const linear::Weight& head, const View& losses, std::optional<float> gradient_scale,
+                   Backward&& backward);
   ops::VocabularyPart part_of_vocabulary() const;
   void loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale, bool backward) const;
   // Computes the logits f32 [n, V] of n rows of the hidden state from row `first` on, and overwrites the state. V is
