@@ -227,11 +227,6 @@ linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weig
   return {dx, g.of(weight), bias, g.accumulate, g.of(adapters->a), g.of(adapters->b)};
 }
 
-LayerKinds kind_of(const hf::ModelConfig& config, int layer) {
-  const bool sparse = config.is_sparse(layer);
-  return {!sparse, sparse};
-}
-
 LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last) {
   LayerKinds all;
   for (int layer = first; layer < last; ++layer) (config.is_sparse(layer) ? all.sparse : all.dense) = true;

@@ -92,9 +92,7 @@ struct SavedActivations {
 struct LayerKinds {
   bool dense = false, sparse = false;  // with one MLP, with experts
 };
-// The kind of a layer, from 0.
-LayerKinds kind_of(const hf::ModelConfig& config, int layer);
-// The kinds of the layers [first, last).
+// The kinds of the layers [first, last), from 0.
 LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last);
 
 // Allocates the saved activations of a layer of any of the kinds. Without `norms_and_h`, n1, n2, h and the inputs of

@@ -92,7 +92,7 @@ void MicroBatch::State::forward_saving(int layer) {
   const View out = rows_by_hidden(own.memory);
   device::PooledMemory recomputed(*ctx.arena);
   const bool full = env.execution.recompute == Recompute::full;
-  const LayerKinds kind = kind_of(env.config, layer);
+  const LayerKinds kind = kinds_of(env.config, layer, layer + 1);
   own.activations =
       allocate_saved(ctx, env, full ? recomputed : own.memory, kind, env.execution.recompute == Recompute::none);
   SavedActivations all = own.activations;
@@ -122,7 +122,7 @@ View MicroBatch::State::complete_hidden() {
 
 // Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
 SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
-  SavedActivations all = allocate_saved(ctx, env, recomputed, kind_of(env.config, unit - 1), true);
+  SavedActivations all = allocate_saved(ctx, env, recomputed, kinds_of(env.config, unit - 1, unit), true);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
   LayerEnvironment unobserved = env;
@@ -147,7 +147,7 @@ void MicroBatch::State::backward_layer(int layer) {
     SavedActivations saved = own.activations;
     if (env.execution.recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
     if (env.execution.recompute == Recompute::selective)
-      allocate_norms_and_h(ctx, env, recomputed, kind_of(env.config, layer), saved);
+      allocate_norms_and_h(ctx, env, recomputed, kinds_of(env.config, layer, layer + 1), saved);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
     weights.prefetch(unit - 1);
     if (env.execution.recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
