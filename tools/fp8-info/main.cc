@@ -79,7 +79,7 @@ int show_distance(const cli::Arguments& arguments, const ckpt::Checkpoint& a, co
   return static_cast<int>(distance.equal ? Exit::done : Exit::no);
 }
 
-// Whether the comparison is that of tensors of any source, not the one of two checkpoints.
+// Whether tensors of any source are compared, not two checkpoints.
 bool compares_tensors(const cli::Arguments& arguments, const std::string& path) {
   if (!arguments.has("diff")) return false;
   return arguments.has("bound") || arguments.has("names") || convert::TensorSet::is_safetensors(path) ||

@@ -26,7 +26,7 @@ bool fits(const Rows& rows, std::size_t columns) {
   return widest <= columns;
 }
 
-// Whether a heading is that of names of linears.
+// Whether a column with this heading has names of linears.
 bool is_name(std::string_view heading) { return heading == "linear" || heading == "group" || heading == "operation"; }
 
 void remove_column(Rows& rows, std::size_t column) {
@@ -48,7 +48,7 @@ std::string take_constants(Rows& rows) {
   return text;
 }
 
-// A table; where it is wider than `columns`, that of its parts which matter most.
+// A table, or the columns of it that matter most where it is wider than `columns`.
 std::string fitted(Rows rows, std::size_t columns) {
   constexpr std::array<std::string_view, 6> kLeastFirst{"scale", "subnormal %", "amax", "p", "cosine", "saturated %"};
   if (columns == 0 || fits(rows, columns)) return cli::table(rows);

@@ -106,7 +106,7 @@ std::string precisions_text(const log::Computed& computed) {
   return text.empty() ? "-" : text;
 }
 
-// What each side was computed in, and its speed and memory over those of the first. Columns without a value are left
+// What each side was computed in, and its speed and memory relative to the first. Columns without a value are left
 // out.
 std::string sides_table(std::span<const std::string> names, std::span<const PairedComparison> comparisons,
                         const Page& page) {
@@ -257,7 +257,7 @@ std::string more_text(const PairedComparison& c, const std::optional<std::size_t
               : "more than " + std::to_string(log::kMostPairs) + " " + unit + "s would be needed to " + what;
 }
 
-// How many more pairs would show a gap where the interval includes 0: that of the gate, without one the mean gap.
+// How many more pairs would show a gap where the interval includes 0: the gap of the gate, or the mean gap without one.
 std::string includes_zero_text(const PairedComparison& c, double gap, double interval, std::optional<double> gate) {
   const bool gated = gate && *gate > 0;
   const double wanted = gated ? *gate : std::abs(gap);
@@ -277,7 +277,7 @@ std::string zero_text(const PairedComparison& c, const std::string& what, const 
   return text + ", which includes 0: " + includes_zero_text(c, *gap, *interval, gate);
 }
 
-// The gap of the evaluations, and that of the training losses under a gate, before the verdict.
+// The gap of the evaluations, and under a gate the gap of the training losses, before the verdict.
 std::string zero_lines(const PairedComparison& c, std::optional<double> gate) {
   std::string text;
   if (c.eval_gap && c.eval_interval) text += zero_text(c, "evaluation loss", c.eval_gap, c.eval_interval, gate) + "\n";
@@ -337,7 +337,7 @@ std::string indented(const std::string& lines) {
   return text;
 }
 
-// A loss of all sides: `of_a`, `of_b` and `gap` are those of a pair, `mean` and `interval` those of a side.
+// A loss of all sides: `of_a`, `of_b` and `gap` belong to a pair, `mean` and `interval` to a side.
 struct LossOfSides {
   std::string title;
   std::optional<double> Comparison::*of_a, Comparison::*of_b;

@@ -343,7 +343,7 @@ std::uint64_t output_bytes(const Source& source, const Plan& plan, const Convert
   return bytes;
 }
 
-// The identity of a tokenizer.json, without which no tool can compare it with that of data.
+// The identity of a tokenizer.json, without which no tool can compare it with the tokenizer of data.
 hf::TokenizerIdentity identity_of(const std::string& text, const std::string& file) {
   try {
     return hf::parse_tokenizer_identity(text, file);

@@ -161,8 +161,8 @@ std::vector<std::string> merged_names(const model::Parameter& first, const std::
   return names;
 }
 
-// Full names of the linear modules and routers that stay in bf16. SGLang looks for the name of a merged matrix as it
-// is; vLLM looks for those of its parts.
+// Full names of the linear modules and routers that stay in bf16. SGLang looks for the name of a merged matrix,
+// and vLLM for the names of its parts.
 std::vector<std::string> kept_modules(const OpenModel& model, const std::vector<Entry>& entries) {
   std::vector<std::string> kept;
   for (const Entry& e : entries)
@@ -414,8 +414,8 @@ void warn_of_partial_blocks(const std::vector<Entry>& entries, ExportReport& rep
                             "to other values; --format compressed-tensors has no blocks");
 }
 
-// PEFT computes the experts of a layer as one tensor for gate and up and one for down, and takes the names of the
-// linears of experts for those of experts only. Source: PEFT 0.21, utils/transformers_weight_conversion.py.
+// PEFT computes the experts of a layer as one tensor for gate and up and one for down, and takes every module
+// with the name of a linear of an expert for one. Source: PEFT 0.21, utils/transformers_weight_conversion.py.
 void warn_of_split_adapters(const OpenModel& model, ExportReport& report) {
   if (!model.config.experts) return;
   // Adapters of experts in each layer, on gate or up and on down.

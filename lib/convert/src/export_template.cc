@@ -1,4 +1,4 @@
-// The chat template of the folder, and the end token of the template, which joins those of the model.
+// The chat template of the folder. Its end token is added to the end tokens of the model.
 #include "export_template.h"
 
 #include <algorithm>

@@ -157,8 +157,8 @@ std::string joined(const std::vector<std::string>& words) {
 // "6 of 9".
 std::string share(std::size_t some, std::size_t all) { return std::to_string(some) + " of " + std::to_string(all); }
 
-// The tensors of a group beside those of a finding that could not be compared, or are zero in both sets: "; 3 are only
-// in A, 1 is zero in both".
+// The tensors of a group, without those that a finding counts, that could not be compared or are zero in both sets: ";
+// 3 are only in A, 1 is zero in both".
 std::string rest_of(const Tensors& found, const Tensors& group) {
   std::map<std::string, std::size_t> counts;
   const std::set<const TensorFit*> of_finding(found.begin(), found.end());
@@ -516,7 +516,7 @@ std::string about_losses(const Fit& fit, double bound) {
 // The figures of an expert, or of all that is not an expert.
 struct Differences {
   double most = 0, least = HUGE_VAL;  // relative L2 of a tensor
-  bool turned = true;                 // no tensor is a multiple of that of A
+  bool turned = true;                 // no tensor of B is a multiple of the tensor of A
   void add(const TensorFit& t) {
     most = std::max(most, distance_of(t)), least = std::min(least, distance_of(t));
     turned = turned && t.has_figures() && noise(t) > distance_of(t) / 2;

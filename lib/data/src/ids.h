@@ -29,7 +29,7 @@ bool is_megatron(const std::string& path);
 std::string megatron_prefix(const std::string& path);
 
 // An indexed dataset of Megatron-LM: `path` is the .bin, the .idx, or both without their extension. Its documents are
-// those of the index. Throws Error `path: reason`.
+// the documents of the index. Throws Error `path: reason`.
 void read_megatron(const std::string& path, Sink& sink);
 
 }  // namespace fp8::data

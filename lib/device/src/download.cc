@@ -1,4 +1,4 @@
-// Copies of the host at once, those of a device in memory_cuda.cu.
+// Copies on the host, which are made at once; memory_cuda.cu has the copies of a device.
 #include "fp8/device/download.h"
 
 #include <cstring>

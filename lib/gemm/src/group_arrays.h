@@ -27,7 +27,7 @@ struct GroupEntries {
   GroupEntry at[kGroupsOfLaunch];  ///< as many as the launch has
 };
 
-/// Where the arrays are: those of addresses one after the other, then those of extents.
+/// The place of the arrays: arrays of addresses one after the other, then arrays of extents.
 struct GroupArrays {
   std::byte* memory = nullptr;  ///< aligned to 16 bytes
   std::int64_t capacity = 0;    ///< elements of each array, a multiple of 4

@@ -43,7 +43,7 @@ void limit_isa() {
 }
 
 // Strides of an [r, c] operand for oneDNN: the stride of a dimension of extent 1 is arbitrary, and most kernels
-// recognize that of a dense row-major matrix.
+// recognize the stride of a dense row-major matrix.
 std::array<std::int64_t, 2> plain_strides(const View& v) {
   std::array<std::int64_t, 2> s{v.stride[0], v.stride[1]};
   if (v.shape[1] == 1) s = {v.stride[0], 1};

@@ -1,4 +1,4 @@
-// A model in one arena, and the text of a prompt in another, whose size is that of a dry run.
+// A model in one arena, and the text of a prompt in another, whose size a dry run measures.
 #include "fp8/generate/generator.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ struct Generator::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Appends tokens to the text; the logits are those of the last.
+  // Appends tokens to the text, and computes the logits of the last one.
   void extend(Text& t, std::span<std::int32_t> tokens) {
     for (std::size_t at = 0; at < tokens.size(); at += kPiece) {
       const std::size_t count = std::min<std::size_t>(kPiece, tokens.size() - at);

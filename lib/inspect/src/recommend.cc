@@ -20,7 +20,7 @@ double harm_of(const Sensitivity& s) { return std::isfinite(s.change.change) ? s
 // Groups of linears.
 struct Chosen {
   std::set<int> kept, others;  // numbers of linears, that stay in the recipe and that do not
-  double harm = 0;             // sum over those of `kept` that hurt
+  double harm = 0;             // sum over the linears of `kept` that hurt
   std::int64_t hurting = 0;    // number of groups that hurt
 };
 

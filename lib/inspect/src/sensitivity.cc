@@ -77,8 +77,8 @@ class Measurement {
                  [&](int linear) { return probe_.runs(linear, gemm); });
     return found;
   }
-  // The linears of a GEMM that are measured together: those of all experts of a layer that have one role, each other
-  // linear alone.
+  // The linears of a GEMM that are measured together: linears of all experts of a layer that have one role. Each other
+  // linear is measured alone.
   std::vector<std::vector<int>> parts_with(const quant::GemmSet& gemm) const {
     std::vector<std::vector<int>> parts;
     std::map<std::string, std::size_t> of_experts;

@@ -37,7 +37,7 @@ json::Value identity(const Job& job) {
 // Runs one job.
 class Supervisor {
  public:
-  // `lock`, null for a dry run, is that of the run's folder.
+  // `lock` is the lock of the run's folder, or null for a dry run.
   Supervisor(const Job& job, const Hooks& hooks, const RunLock* lock)
       : job_(job), hooks_(hooks), lock_(lock), attempts_(job.run, identity(job)) {}
 

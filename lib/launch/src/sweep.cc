@@ -72,7 +72,7 @@ void add_setting(Sweep& sweep, const Line& line) {
   sweep.settings.push_back(std::move(setting));
 }
 
-// `words` are those of the line, the first of which is "side".
+// `words` are the words of the line, of which the first is "side".
 void add_side(Sweep& sweep, const Line& line, std::vector<Word> words) {
   const bool named = words.size() > 1 && words[1].open_end && words[1].text.ends_with(':');
   if (!named) throw Error(line.where + std::string(kForms) + ", found \"" + excerpt(trimmed(line.text)) + "\"");

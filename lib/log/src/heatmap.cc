@@ -86,8 +86,8 @@ constexpr std::array<Scale, kTensorMetrics.size()> kScales = {
 
 const Scale& scale_of(std::string_view metric) { return *std::ranges::find(kScales, metric, &Scale::metric); }
 
-// A value as it is shown; `ideal`: the SQNR of an ideal cast to its format. The distance of a cast of elements that are
-// not finite is infinite, that of an exact cast -infinite.
+// A value as it is shown; `ideal`: the SQNR of an ideal cast to its format. The distance from it is infinite for a cast
+// of elements that are not finite, and -infinite for an exact cast.
 double shown_value(const Scale& scale, double v, double ideal) {
   if (std::isnan(v)) return v;
   if (scale.logarithmic) return v > 0 ? std::log10(v) : NAN;
@@ -95,7 +95,7 @@ double shown_value(const Scale& scale, double v, double ideal) {
   return scale.factor * v;
 }
 
-// The range of the colours: all finite values; from 0 for shares; those of SQNRs end where every lower one is bad.
+// The range of the colours: all finite values. Shares begin at 0, and SQNRs end where every lower one is bad.
 std::pair<double, double> colour_range(const plot::Heatmap& map, const Scale& scale) {
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (const plot::HeatPanel& panel : map.panels) {

@@ -377,7 +377,7 @@ void add_expert_lines(const TensorRun& run, std::size_t step, std::string& text)
   }
 }
 
-// Appends the lines of CSV of routes. They are those of no step, unless the records of an inspection are there.
+// Appends the lines of routes to a CSV. They have no step, unless the records of an inspection are there.
 void add_route_lines(const TensorRun& run, std::string& text) {
   for (const RouteShares& r : run.routes)
     text += (run.steps.empty() ? "" : std::to_string(run.steps.back())) + ",model.layers." + std::to_string(r.layer) +

@@ -30,7 +30,7 @@ struct FusedAttention {
   std::int64_t batch = 0, positions = 0, heads = 0, groups = 0, dim = 0;
   float scale = 0;                     ///< factor of the scores
   bool backward = false;               ///< gradients
-  bool documents = false;              ///< batch counts documents, and positions are those of the longest, rounded up
+  bool documents = false;              ///< batch counts documents, and positions the length of the longest, rounded up
   FusedSums sums = FusedSums::scores;  ///< how sums of gradients are computed
   /// Elements between sequences (of the views), positions and heads of one tensor.
   using Strides = std::array<std::int64_t, 3>;

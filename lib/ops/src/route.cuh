@@ -65,7 +65,8 @@ __device__ inline float warp_softmax(const float* x, float* p, std::int32_t n) {
   return static_cast<float>(static_cast<double>(shift) + std::log(static_cast<double>(sum)));
 }
 
-// Orders experts by probability, those of equal probability or of NaN by number, the first one largest.
+// A number that orders experts by probability, the first one largest; equal probabilities and NaN by the expert's
+// number.
 __device__ inline std::uint64_t rank_of(float p, std::int32_t e) {
   const std::uint64_t bits = p >= 0 ? std::bit_cast<std::uint32_t>(p) : 0;
   return bits << 32 | (0xFFFFFFFFu - static_cast<std::uint32_t>(e));

@@ -32,7 +32,7 @@ struct AmaxOf {
   /// Refers to element `index` of the amaxes.
   explicit AmaxOf(const Amax& amax, int index = 0)
       : bits(amax.value.empty() ? nullptr : static_cast<unsigned*>(amax.value.data) + index), skip_nan(amax.skip_nan) {}
-  /// Records that of all Threads threads of a block.
+  /// Records the amax over all Threads threads of a block.
   template <int Threads>
   __device__ void record(const device::Largest& largest) const {
     if (bits != nullptr) largest.record<Threads>(bits);

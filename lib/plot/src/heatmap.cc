@@ -1,4 +1,4 @@
-// Rows x steps through gnuplot.
+// Draws heatmaps of rows x steps with gnuplot.
 #include "fp8/plot/heatmap.h"
 
 #include <algorithm>

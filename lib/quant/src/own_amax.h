@@ -5,8 +5,7 @@
 
 namespace fp8::quant {
 
-/// The options with which a tensor is cast: for KnownScale::own_amax those of the rule `current`, without a known
-/// scale.
+/// The options with which a tensor is cast: with KnownScale::own_amax the rule is `current`, without a known scale.
 inline CastOptions options_of_cast(CastOptions options) {
   if (!options.known.own_amax) return options;
   options.known = {.scale = {}, .inverse_scale = {}, .amax = options.known.amax};

@@ -178,7 +178,7 @@ template <class Launcher>
 QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given) {
   const CastOptions options = options_of_cast(given);
   QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last, options.known), .first = {}};
-  KnownScale of_first = options.known;  // a scale of the whole matrix is that of `last`
+  KnownScale of_first = options.known;  // a scale of the whole matrix is the scale of `last`
   if (casts.shared() && casts.last.granularity == Granularity::tensor)
     of_first = {pair.last.scale, pair.last.inverse_scale, {}};
   pair.first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first, of_first);

@@ -16,9 +16,9 @@ namespace fp8::convert {
 
 /// Whose names the tensors may have.
 enum class TensorNames : std::uint8_t {
-  huggingface,  ///< those of Hugging Face and PEFT
-  torchtitan,   ///< those of torchtitan too, whose Llama models have wq and wk in the interleaved rotary order
-  megatron,     ///< those of Megatron-LM too, which fuses q, k and v, and gate and up
+  huggingface,  ///< names of Hugging Face and PEFT
+  torchtitan,   ///< also names of torchtitan, whose Llama models have wq and wk in the interleaved rotary order
+  megatron,     ///< also names of Megatron-LM, which fuses q, k and v, and gate and up
 };
 
 /// Heads of attention. Key `attention_heads` of the metadata of a safetensors file, under these names.
@@ -96,8 +96,8 @@ class TensorSet {
   /// The tensor as one of a single dimension, so that pieces of any size can be read, if its elements are in one piece
   /// of a file; otherwise the tensor as it is.
   NamedTensor flat(NamedTensor tensor) const;
-  /// A reader of the rows in the order of the file, of a part those of the part alone. Codes of a checkpoint are
-  /// multiplied by their scales; those of a safetensors file are not. The set must outlive the reader.
+  /// A reader of the rows of a tensor, or of a part of one, in the order of the file. Codes of a checkpoint are
+  /// multiplied by their scales, and codes of a safetensors file are not. The set must outlive the reader.
   RowsReader reader(const NamedTensor& tensor) const;
 
  private:

@@ -32,7 +32,7 @@ struct Request {
   std::int64_t max_tokens = 256;           ///< most new tokens, at least 1
   std::vector<std::int64_t> end_tokens{};  ///< ids that end a text
   std::vector<std::string> stops{};        ///< texts that end a text, which they are not part of; they need a codec
-  bool log_probabilities = false;          ///< compute those of the tokens
+  bool log_probabilities = false;          ///< compute the log-probability of each token
   std::uint64_t prompt = 0;                ///< number of the prompt, which keys its random numbers
 };
 

@@ -26,9 +26,9 @@ enum class Depth : std::uint8_t {
 
 /// Starts the fp8-step in `command` once, without mpirun and what else is before it, with --check-variants, and returns
 /// for each variant, words that follow the command, why it would be refused. If several words name fp8-step, such as
-/// that of a job, the first that can be parsed with what follows counts. Nothing if no word does, as in a script that
-/// starts it, if there is no such program here, or if it prints anything else. Throws Error `COMMAND: reason` for a
-/// command that cannot be parsed without a variant.
+/// the name of a job, the first that can be parsed with what follows counts. Nothing if no word does, as in a script
+/// that starts it, if there is no such program here, or if it prints anything else. Throws Error `COMMAND: reason` for
+/// a command that cannot be parsed without a variant.
 std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> command,
                                                 std::span<const std::vector<std::string>> variants, Depth depth);
 

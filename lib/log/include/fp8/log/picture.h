@@ -34,7 +34,7 @@ plot::Picture picture(std::span<const Run> runs, const std::string& metric);
 plot::Picture comparison_picture(std::span<const Side> sides, const std::string& metric, std::optional<double> gate);
 
 /// The gaps of all sides to the first one: the training loss, and the evaluation loss if pairs have it.
-/// `comparisons` are those of the sides, in order, without the first.
+/// `comparisons` has one for each side but the first, in order.
 plot::GapChart gap_chart(std::span<const Side> sides, std::span<const PairedComparison> comparisons,
                          std::optional<double> gate);
 

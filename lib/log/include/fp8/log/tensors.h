@@ -82,7 +82,7 @@ struct TensorRun {
 };
 
 /// Reads the statistics of a run: a folder that contains tensors.jsonl, a file, or "-" for standard input; or the
-/// records of fp8-inspect, whose step is that of their {"type":"inspect"} record. A record of
+/// records of fp8-inspect, whose step is in their {"type":"inspect"} record. A record of
 /// a step that is not above the last replaces all records from that step on (the run was resumed). A line that was cut
 /// off is ignored at the end, or before the records of another step, or of the same step again. An SQNR that is null is
 /// -infinite if the operand has elements that are not finite, else infinite (the cast is exact). Throws Error `path:

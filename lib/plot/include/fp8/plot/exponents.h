@@ -11,9 +11,9 @@ namespace fp8::plot {
 
 /// Where a format ends, as exponents floor(log2|x|).
 struct ExponentRange {
-  std::int64_t zero = 0;     ///< the largest whose elements become zero
-  std::int64_t normal = 0;   ///< the smallest of normal codes; between both codes are subnormal
-  std::int64_t largest = 0;  ///< that of the largest value
+  std::int64_t zero = 0;     ///< the largest exponent whose elements become zero
+  std::int64_t normal = 0;   ///< the smallest exponent of normal codes; between both codes are subnormal
+  std::int64_t largest = 0;  ///< exponent of the largest value
 };
 
 /// A histogram of several operands together, and of the one of them that has the fewest normal codes.

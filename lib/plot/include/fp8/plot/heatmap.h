@@ -36,9 +36,9 @@ void gnuplot_heatmap(const Heatmap& map, Image image, const std::string& path);
 /// The number of columns of a map.
 std::size_t column_count(const Heatmap& map);
 
-/// Whether a cell has this mark.
+/// Whether a cell with this value has a mark.
 bool is_marked(double value);
-/// Whether any cell of a map does.
+/// Whether any cell of a map has a mark.
 bool any_marked(const Heatmap& map);
 
 /// Draws a heatmap as text at most `columns` wide, if that is wide enough for a character in each of its columns: a

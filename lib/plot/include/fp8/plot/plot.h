@@ -66,10 +66,10 @@ struct GapPanel {
 /// Curves that share a colour.
 struct CurveGroup {
   std::string name{};     ///< for the legend
-  std::size_t style = 0;  ///< as that of a curve
+  std::size_t style = 0;  ///< as Curve::style
 };
 
-/// Limits of the y axis; nullopt: those of the values.
+/// Limits of the y axis; nullopt: the smallest and the largest value.
 struct Limits {
   std::optional<double> low{};   ///< lower end
   std::optional<double> high{};  ///< upper end
