@@ -20,7 +20,7 @@ struct ExchangedBlocks {
 };
 
 /// The blocks that `rank` sends and receives, see Communicator::start_all_to_all(). Throws Error unless there are sizes
-/// for each of `ranks`, and that of the own block is the same in both.
+/// for each of `ranks`, and the own block has the same size in both.
 ExchangedBlocks exchanged_blocks(std::span<const std::int64_t> bytes_to, std::span<const std::int64_t> bytes_from,
                                  int rank, int ranks);
 

@@ -1,5 +1,5 @@
-// The kernel of this crate, in a source of its own: nvcc parses a source twice, and those of the communicators include
-// much.
+// The kernel of this crate, in a source of its own: nvcc parses a source twice, and the sources of the communicators
+// include much.
 #include "cuda.h"
 #include "fp8/device/cuda.h"
 #include "fp8/device/magnitudes.h"

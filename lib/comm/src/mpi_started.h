@@ -25,8 +25,8 @@ struct MpiGroup {
   std::shared_ptr<std::vector<std::vector<float>>> pool;
 };
 
-/// The tag of messages between two ranks. Those of a collective have another one, the same on all ranks and different
-/// from that of every collective under way.
+/// The tag of messages between two ranks. Messages of a collective have another tag, the same on all ranks and
+/// different from the tag of every collective under way.
 inline constexpr int kMessageTag = 0;
 
 /// Calls f(first, count) for the pieces of n elements.

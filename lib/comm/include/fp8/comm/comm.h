@@ -135,7 +135,7 @@ class Communicator {
   /// what each of them sends and receives by one call, and wait for it then; separate calls would wait for each other.
   virtual Request start_messages(std::span<const SentMessage> sent, std::span<const ReceivedMessage> received) = 0;
   /// The ranks of the same `color` (from 0), ordered by `key`; collective. Messages of the watchdog contain `name`, as
-  /// "dp_shard", unless it is empty, as that of all ranks is. Must not outlive the Session.
+  /// "dp_shard", unless it is empty, as the name of all ranks is. Must not outlive the Session.
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
 
   /// Starts a watchdog thread (fp8/watchdog/watchdog.h) for the collectives of these ranks and of their splits, which

@@ -58,7 +58,7 @@ class Mesh {
   Communicator& tensor() const { return *tensor_; }
   /// The ranks that hold one copy of the parameters of a stage: dp_shard x tp, in this order.
   Communicator& copy() const { return *copy_; }
-  /// The ranks that hold one copy of the model: stage after stage, those of copy().
+  /// The ranks that hold one copy of the model: the ranks of copy(), stage after stage.
   Communicator& model() const { return *model_; }
   /// The ranks between which activations of a micro-batch go from stage to stage (pp), in the order of the stages.
   Communicator& stages() const { return *stages_; }

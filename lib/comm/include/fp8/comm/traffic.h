@@ -1,7 +1,7 @@
 /// Counts of the bytes that a rank sends to other ranks of its mesh, by what the ranks are divided along and by the
 /// type of the elements. Whoever starts a collective adds what it sends, because a communicator moves bytes and knows
-/// neither. A count is that of the values alone, whatever an implementation adds: an all-gather sends the own block to
-/// each other rank, and an all-reduce is a reduce-scatter and an all-gather.
+/// neither. A count is the size of the values alone, whatever an implementation adds: an all-gather sends the own block
+/// to each other rank, and an all-reduce is a reduce-scatter and an all-gather.
 #pragma once
 
 #include <array>
