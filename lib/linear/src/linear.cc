@@ -24,7 +24,7 @@ using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
 
-// The amax among those of dy of the part that begins at row `begin`; empty if none is known.
+// The amax of dy in the part that begins at row `begin`; empty if none is known.
 View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
   if (amaxes.empty()) return {};
   const std::int64_t part = index_of(parts, begin);

@@ -16,7 +16,7 @@ struct InputCodes {
 };
 
 /// Whether the GEMMs of a weight in a pass (forward, or wgrad in Pass::backward) read x only as codes with one scale
-/// that is known before the cast: by `amax`, that of the whole x, or by Weight::known. The same on all ranks that
+/// that is known before the cast: by `amax`, the amax of the whole x, or by Weight::known. The same on all ranks that
 /// divide the weight.
 bool reads_codes(const Weight& weight, Pass pass, const View& amax);
 

@@ -16,7 +16,7 @@ struct ObservedGemm {
   View b_source;               ///< the matrix from which `b` was cast; empty if it is not known
   View exact;                  ///< the first operand in high precision: a_source unless scales were folded into that
   View result;                 ///< the product; empty if something was added to it, as to accumulated gradients
-  bool repeats_input = false;  ///< x is that of the GEMM observed before
+  bool repeats_input = false;  ///< x is the input of the GEMM observed before
 };
 
 /// Receives every FP8 GEMM of the layers whose LinearPrecision names it, in the order of computation, except those of
