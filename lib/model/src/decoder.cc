@@ -24,7 +24,7 @@ std::string full_name(const Operation& operation, int layers) {
 
 namespace {
 
-// The input [M, C] of a layer, or of the head, in those of all [L + 1, M, C].
+// The input [M, C] of a layer, or of the head, in the inputs [L + 1, M, C] of all.
 View input_of(const View& inputs, int layer) {
   return inputs.rows(layer, layer + 1).reshaped({inputs.shape[1], inputs.shape[2]});
 }

@@ -36,7 +36,7 @@ Together of_pass(const ExpertPass& pass) {
   return {static_cast<std::size_t>(pass.begin), static_cast<std::size_t>(pass.end), pass.first};
 }
 
-// The gradients of some experts in those of all.
+// The gradients of some experts, in the gradients of all.
 linear::Gradients gradients_of(const Together& t, const std::vector<linear::Weight>& weights, const View& dx,
                                const UnitGradients& g, Slot slot) {
   linear::Gradients all = gradients_to(dx, g, slot, {});
@@ -63,8 +63,8 @@ View upcast(const Context& ctx, const View& x) {
 
 gemm::Operand operand(const View& x) { return {x, x.dtype, {}}; }
 
-// Sets the first row of each expert among those of this rank's tokens. In a dry run as many experts as a token has get
-// all tokens, which takes the most memory.
+// Sets the first row of each expert among the rows of this rank's tokens. In a dry run as many experts as a token has
+// get all tokens, which takes the most memory.
 void set_first(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved,
                std::span<const std::int32_t> counts) {
   std::vector<std::int64_t>& first = *saved.first;

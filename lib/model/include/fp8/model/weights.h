@@ -1,6 +1,6 @@
-/// Interface between the decoder and the holder of its parameters: weights of a unit, ready for a pass, and memory for
-/// its gradients. Sharding, all-gather and reduce-scatter are implemented behind this interface (train). Units: 0
-/// embedding, 1..L layers, L+1 final norm and head. A tied head is unit 0's embedding.
+/// Interface between the decoder and the holder of its parameters: the weights of a unit, ready for a pass, and memory
+/// for the gradients of a unit. Crate shard implements it with sharding, all-gather and reduce-scatter. Unit 0 is the
+/// embedding, units 1 to L are the layers, and L + 1 is final norm and head. A tied head is unit 0's embedding.
 #pragma once
 
 #include <array>
