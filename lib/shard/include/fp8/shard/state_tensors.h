@@ -25,7 +25,7 @@ struct StateTensor {
   bool weight =
       false;       ///< whether every checkpoint has it; otherwise it is optimizer state, in training checkpoints only
   RowRange rows;   ///< rows that this rank holds; all of them if the tensor is not sharded
-  RowRange saved;  ///< those of them that this rank saves: every row is saved by one rank
+  RowRange saved;  ///< the rows that this rank saves: every row is saved by one rank
   View values;     ///< the rows that it holds, in the type they are saved in; empty without a store
   std::int64_t scale_slot = -1;  ///< slot of a delayed scale or history
   bool history = false;          ///< whether it is a history
