@@ -1,4 +1,5 @@
 // Ranks by the environment of mpirun or srun, the life of MPI, and the end of a job.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +89,13 @@ Session::~Session() {
 }
 
 Communicator& Session::world() { return *world_; }
+
+void yield_when_idle() {
+  if (is_set("OMPI_MCA_mpi_yield_when_idle")) return;
+  // MPI has no call for this. Open MPI 4 and 5 export the function that MPI_Init calls with the parameter's value.
+  void* const set = ::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+  if (set != nullptr) (void)reinterpret_cast<bool (*)(bool)>(set)(true);
+}
 
 std::string library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

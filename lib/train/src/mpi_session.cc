@@ -38,9 +38,12 @@ std::string own_processors() {
   }
 }
 
-// Without OMP_NUM_THREADS, sets the threads of a rank to its share of the processors it may use. Collective.
+// Without OMP_NUM_THREADS, sets the threads of a rank to its share of the processors it may use. Ranks that share fewer
+// processors than they are yield while they wait. Collective.
 void share_processors(comm::Communicator& host_comm) {
   const std::vector<std::string> all = host_comm.all_gather(own_processors());
+  const auto sharing = std::ranges::count(all, all.at(static_cast<std::size_t>(host_comm.rank())));
+  if (sharing > omp_get_num_procs()) comm::yield_when_idle();
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;  // NOLINT(concurrency-mt-unsafe): nobody sets variables
   omp_set_num_threads(share_of_processors(all, static_cast<std::size_t>(host_comm.rank()), omp_get_num_procs()));
 }

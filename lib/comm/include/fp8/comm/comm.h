@@ -197,6 +197,11 @@ int job_rank();
 /// This process's number among those of its job on this machine, from 0, by the same environment; 0 without them.
 int local_rank();
 
+/// Makes waits of this rank give the processor to other processes whenever nothing has arrived, for ranks that share
+/// too few processors. Open MPI does so by itself only where its mpirun counts fewer slots than ranks. Call it in a
+/// Session; does nothing if the user has set mpi_yield_when_idle, or with another MPI.
+void yield_when_idle();
+
 /// Text like "Open MPI 4.1.4" of the library in use, without initializing it.
 std::string library_version();
 
