@@ -64,7 +64,8 @@ sanitize := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-
 # GCC makes constants of headers unique symbols under ASan, which objcopy leaves global in objects of *.isa.cc.
 isa_sanitize := $(if $(SAN),$(if $(findstring clang,$(CXX)),,-fno-gnu-unique))
 sysroot  := $(SYSROOT:%=--sysroot=%)
-CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) $(sanitize) -ffile-prefix-map=$(CURDIR)=.
+CXXFLAGS = $(sysroot) -std=c++20 $(OPT) -g1 $(MARCH:%=-march=%) -fno-math-errno -fno-trapping-math -ffp-contract=off $(OPENMP) $(warnings) \
+  $(sanitize) -ffile-prefix-map=$(CURDIR)=.
 # -z x86-64-v3 makes the dynamic loader refuse a CPU that lacks MARCH, before the program executes an instruction.
 LDFLAGS  = $(sysroot) $(OPENMP) $(sanitize) -Wl,--as-needed $(patsubst %,-Wl$(comma)-z$(comma)%,$(filter x86-64-v%,$(MARCH)))
 comma   := ,

@@ -21,7 +21,8 @@ $O/test/optim_test: $O/tests/kernels/optim_on_host.o
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
 $O/test/forge: LD := $(fault.ld)
 $O/test/forge: $O/tests/fault/forge.o $(fault.libs)
-# Sources that run kernels in the shim, which are tests named *shim_test.cc and those above, call the checks of tests/support/shim_memory.h at each access to memory. AddressSanitizer excludes these flags.
+# Sources that run kernels in the shim, which are tests named *shim_test.cc and those above, call the checks of tests/support/shim_memory.h at each
+# access to memory. AddressSanitizer excludes these flags.
 in_shim := $(patsubst %.cc,$O/%.o,$(wildcard lib/*/tests/*shim_test.cc))
 $(in_shim) $(on_host): CXXFLAGS += $(if $(SAN),,-fsanitize=thread,alignment)
 $(in_shim) $(on_host): variant := -shim

@@ -44,7 +44,9 @@ ok "a batch script starts ranks" sbatch -Q --wait -N1 -n1 --wrap "fp8-step $flag
 
 # --- a folder that is not shared
 status "a folder of a run that the nodes do not share is refused" 2 task -N2 -n2 -x node-3 fp8-step $flags --steps 1 --out "$local/run"
-is "one line names the node, and nothing is left" "$(grep -c '^fp8-step: .*: node-[24] does not see what node-1 writes there' err) $(grep -c '^fp8-' err) $(find "$CLUSTER/node-1" -mindepth 1 -maxdepth 1 -name '*fp8-*' | wc -l)" "1 1 0"
+is "one line names the node, and nothing is left" \
+  "$(grep -c '^fp8-step: .*: node-[24] does not see what node-1 writes there' err) $(grep -c '^fp8-' err) $(find \
+  "$CLUSTER/node-1" -mindepth 1 -maxdepth 1 -name '*fp8-*' | wc -l)" "1 1 0"
 
 # --- the script for GPUs, and an array of a sweep
 gpu=$(job -N1 --gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1 "$SRC/share/slurm/gpu.sh" fp8-step ${flags% -q} --steps 1 --out gpu -n)

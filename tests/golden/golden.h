@@ -112,12 +112,10 @@ class Model {
   /// Returns the losses [M]; the store then has the gradients of scale times their sum.
   Values forward_backward(const model::Batch& batch, double scale) {
     Values losses;
-    shard::run_passes(model_, {1, static_cast<float>(scale),
-                               [&](const device::Context& ctx, device::PooledMemory& memory, int) {
-                                 return shard::on_device(ctx, batch, memory);
-                               },
-                               [](int) { return shard::DropoutPosition{}; },
-                               [&](const View& of_batch) { losses = values_of(of_batch); }});
+    shard::run_passes(model_, {.gradient_scale = static_cast<float>(scale),
+                               .batch = [&](const device::Context& ctx, device::PooledMemory& memory,
+                                            int) { return shard::on_device(ctx, batch, memory); },
+                               .losses = [&](const View& of_batch) { losses = values_of(of_batch); }});
     model_.store.gradients().finish(model_.ctx);
     return losses;
   }

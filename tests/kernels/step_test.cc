@@ -87,13 +87,13 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   auto* const gate = reinterpret_cast<optim::Gate*>(scalars.data() + 128);
   const device::Scope scope(model.arena);
   const auto micro_batch = [&] {
-    shard::run_passes(model, {1, 1.0f / static_cast<float>(tokens.size()),
-                              [&](const device::Context& ctx, device::PooledMemory& memory, int) {
-                                return shard::on_device(ctx, golden::batch_of(tokens, targets, sequences, kLength),
-                                                        memory);
-                              },
-                              [](int) { return shard::DropoutPosition{}; },
-                              [&](const tensor::View& losses) { optim::add_sum(model.ctx, losses, sums); }});
+    shard::run_passes(model, {.gradient_scale = 1.0f / static_cast<float>(tokens.size()),
+                              .batch =
+                                  [&](const device::Context& ctx, device::PooledMemory& memory, int) {
+                                    return shard::on_device(ctx, golden::batch_of(tokens, targets, sequences, kLength),
+                                                            memory);
+                                  },
+                              .losses = [&](const tensor::View& losses) { optim::add_sum(model.ctx, losses, sums); }});
     model.store.gradients().finish(model.ctx);
   };
   if (model.store.scales().needs_calibration()) {  // once in a run

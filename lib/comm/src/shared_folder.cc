@@ -12,7 +12,7 @@
 namespace fp8::comm {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 64;
+constexpr std::uint64_t kMostBytes = 256;  // of a file's name
 
 // 128 random bits as text: no client of a network file system has this name or content in a cache.
 std::string random_text() {
@@ -22,16 +22,18 @@ std::string random_text() {
   return text;
 }
 
+std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
 std::string nearest_folder(std::string path) {
   std::error_code ignored;
   while (!std::filesystem::is_directory(path, ignored) && path != "." && path != "/") path = parent_directory(path);
   return path;
 }
 
-// Why this rank does not read `content` in the file; empty if it does.
-std::string why_unseen(const std::string& path, const std::string& content) {
+// Why this rank does not see the file, whose content is its name; empty if it does.
+std::string why_unseen(const std::string& path) {
   try {
-    return read_whole_file(path, kMostBytes) == content ? "" : "another file is there";
+    return read_whole_file(path, kMostBytes) == name_of(path) ? "" : "another file is there";
   } catch (const Error& e) {
     return e.what();
   }
@@ -43,13 +45,12 @@ void check_shared(Communicator& world, const std::string& folder) {
   const std::vector<std::string> names = hosts(world);
   if (std::ranges::count(names, names[0]) == std::ssize(names)) return;
   std::optional<AtomicFile> file;
-  std::string content, path;
+  std::string path;
   if (world.rank() == 0) {
     try {
-      content = random_text();
-      file.emplace(nearest_folder(folder) + "/fp8-" + content, false);
+      file.emplace(nearest_folder(folder) + "/fp8-" + random_text(), false);
       File out = File::open_update(file->path());
-      out.write_all(content);
+      out.write_all(name_of(file->path()));
       out.close();
       path = file->path();
     } catch (const Error&) {
@@ -57,9 +58,8 @@ void check_shared(Communicator& world, const std::string& folder) {
     }
   }
   path = world.all_gather(path)[0];
-  content = world.all_gather(content)[0];
   if (path.empty()) return;
-  const std::vector<std::string> why = world.all_gather(why_unseen(path, content));
+  const std::vector<std::string> why = world.all_gather(why_unseen(path));
   const auto unseen = std::ranges::find_if(why, [](const std::string& text) { return !text.empty(); });
   if (unseen == why.end()) return;
   throw AgreedError(folder + ": " + names[static_cast<std::size_t>(unseen - why.begin())] + " does not see what " +

@@ -46,8 +46,8 @@ void GradientReducer::allocate_buffer(const Context& ctx, int unit, std::size_t 
   const SlotLayout& s = layout_.unit(unit)[slot];
   Buffer& b = buffer(unit);
   if (!b.whole[slot].empty() || (s.ranks == 1 && (keeps_whole() || !layout_.options().several_micro_batches))) return;
-  const std::int64_t rows = largest(layout_, slot, [](const auto&other) { return other.extent.rows; }),
-                     own_rows = largest(layout_, slot, [](const auto&other) { return other.own_rows; });
+  const std::int64_t rows = largest(layout_, slot, [](const SlotLayout&other) { return other.extent.rows; }),
+                     own_rows = largest(layout_, slot, [](const SlotLayout&other) { return other.own_rows; });
   b.whole[slot] = allocate_matrix(ctx, DType::f32, {rows, s.extent.cols}, s.vector, "gradient buffers");
   if (!travels_in_bf16() || s.ranks == 1) return;
   b.sent[slot] = allocate(ctx, DType::bf16, {rows * s.extent.cols}, "gradient buffers");
@@ -278,8 +278,9 @@ void GradientReducer::visit(const Context& ctx,
     }
     if (!comm::is_writer(mesh_.all())) continue;
     std::int64_t at = 0;
-    for (const auto& [rows, columns] : blocks) {
-      const std::int64_t n = rows.count() * columns.count();
+    for (const Block& block : blocks) {
+      const auto& [rows, columns] = block;
+      const std::int64_t n = block.size();
       if (!in_order && n > 0)
         ops::copy(
             ctx, pieces.rows(at, at + n).reshaped({rows.count(), columns.count()}),

@@ -144,11 +144,10 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
       logits(dry, observed(batch_of(sampled)), sampled.length - 1, row);
     }
     if (!spec.store.training) return;
-    run_passes(dry, {planned_micro_batches(mesh, spec), 1,
-                     [&](const Context& there, device::PooledMemory& memory, int) {
+    run_passes(dry, {.count = planned_micro_batches(mesh, spec),
+                     .batch = [&](const Context& there, device::PooledMemory& memory, int) {
                        return on_device(there, batch_of(trained), memory);
-                     },
-                     [](int) { return DropoutPosition{}; }, [](const View&) {}});
+                     }});
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.gradients().visit(ctx, {});

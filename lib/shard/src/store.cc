@@ -44,7 +44,7 @@ View rows_of_linear(const View& whole, std::int64_t begin, std::int64_t end) {
 }
 
 bool observed(const linear::LinearPrecision& fp8, model::Pass pass) {
-  return fp8.observer != nullptr && fp8.observer->active() && pass != model::Pass::recompute;
+  return linear::active_observer(fp8) != nullptr && pass != model::Pass::recompute;
 }
 
 }  // namespace

@@ -77,9 +77,8 @@ class Codes : public FolderTest {
       return tensor::make_view(v.data(), DType::i32, device::DeviceType::host, {kSequences, kLength});
     };
     const model::Batch batch{view(tokens), view(targets), kSequences, kLength};
-    shard::run_passes(model, {1, 1.0f / (kSequences * kLength),
-                              [&](const device::Context&, device::PooledMemory&, int) { return batch; },
-                              [](int) { return shard::DropoutPosition{}; }, [](const tensor::View&) {}});
+    shard::run_passes(model, {.gradient_scale = 1.0f / (kSequences * kLength),
+                              .batch = [&](const device::Context&, device::PooledMemory&, int) { return batch; }});
     model.store.gradients().finish(model.ctx);
     std::vector<std::vector<float>> all;
     for (const shard::ParameterShard& o : model.store.shards())

@@ -102,8 +102,8 @@ struct Block {
 /// The layout of one rank.
 class Layout {
  public:
-  /// The layout of rank `rank` of a mesh. Under tensor parallelism configuration and table are those of this rank
-  /// (model/split.h), and options.fp8.tensor_parallel.ranks reduces amaxes over the ranks that divide a linear.
+  /// The layout of rank `rank` of a mesh. Under tensor parallelism the table is the one of this rank (model/split.h),
+  /// and options.fp8.tensor_parallel.ranks reduces amaxes over the ranks that divide a linear.
   Layout(const comm::MeshShape& mesh, int rank, const hf::ModelConfig& config, std::vector<model::Parameter> table,
          const StoreOptions& options);
 

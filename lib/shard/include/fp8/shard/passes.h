@@ -18,9 +18,9 @@ struct StepPasses {
   /// Micro-batch i, with views on the context's device; memory that they need comes from `memory`.
   std::function<model::Batch(const Context& ctx, device::PooledMemory& memory, int i)> batch;
   /// The position of micro-batch i for dropout.
-  std::function<DropoutPosition(int i)> position;
+  std::function<DropoutPosition(int i)> position = [](int) { return DropoutPosition{}; };
   /// Called on the last stage with the losses of each micro-batch, f32 [rows], in order.
-  std::function<void(const View& losses)> losses;
+  std::function<void(const View& losses)> losses = [](const View&) {};
 };
 
 /// Times of the passes on this rank, seconds. On a GPU they are those of the host, which does not wait for the device.
@@ -63,7 +63,8 @@ class ForwardPasses {
 /// Collective.
 void forward(ShardedModel& model, const model::Batch& batch, const View& losses);
 
-/// Decoder::logits() in the same way: `out` is undefined on stages other than the last. Collective.
+/// Logits [n, V] of the rows [first, first + n) in the same way, in the activations' type or f32: `out` is undefined on
+/// stages other than the last. Collective.
 void logits(ShardedModel& model, const model::Batch& batch, std::int64_t first, const View& out);
 
 }  // namespace fp8::shard

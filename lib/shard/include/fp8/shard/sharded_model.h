@@ -31,7 +31,10 @@ struct ModelSpec {
 
   /// The execution with activations of the type StoreOptions::compute, and blocks of logits of so many bytes.
   model::Execution decoder(std::int64_t logit_bytes) const {
-    return {store.compute, execution.recompute, execution.observer, logit_bytes, execution.attention};
+    model::Execution decoder = execution;
+    decoder.activation = store.compute;
+    decoder.logit_bytes = logit_bytes;
+    return decoder;
   }
 };
 

@@ -42,7 +42,7 @@ struct StateTensor {
 /// follow from the table alone, with names and shapes.
 std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
                                        const ParameterStore* store = nullptr);
-/// Those of a store.
+/// The same with the rows of the store.
 std::vector<StateTensor> state_tensors(const ParameterStore& store);
 
 /// A copy of what a rank saves in host memory; frozen parameters on the host are referred to. An asynchronous save
