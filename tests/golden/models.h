@@ -94,7 +94,7 @@ inline void check_profile(device::DeviceType device) {
   GoldenBatch golden(expected);
   Model model(model_folder("llama3"), DType::bf16, &quant::find_recipe("tensorwise"), device, true);
   device::Profile profile;
-  profile.on = true;
+  profile.recording = device::Recording::timed;
   model.note_in(profile);
   (void)model.forward_backward(golden.batch(), 1.0);
   std::map<device::Work, std::int64_t> ns;

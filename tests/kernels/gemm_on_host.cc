@@ -66,7 +66,7 @@ class HostGemms final : public DeviceGemm {
     on.bias = on_host(options.bias);
     engine_.matmul(host, values_of(a, a_), values_of(b, b_), on_host(c), on);
   }
-  bool run_together(const Context&, std::span<const Product>, const MatmulOptions&, const Recorded&) override {
+  bool run_together(const Context&, std::span<const Product>, const MatmulOptions&, const device::Span&) override {
     return false;
   }
   std::size_t scratch_bytes() const override { return 0; }

@@ -16,16 +16,32 @@ void Timer::begin(const Span& span) {
     return;
   }
   profile_->busy_ = true;
-  synchronize(ctx_);
-  at_ = profile_->spans_.size();
-  profile_->spans_.push_back(span);
-  profile_->spans_[at_].begin = now_ns();
+  std::vector<Span>& spans = profile_->spans_;
+  at_ = spans.size();
+  spans.push_back(span);
+  if (span.kind == SpanKind::start) number_ = spans[at_].number = ++profile_->started_;
+  if (!ctx_.dry) {
+    synchronize(ctx_);
+    spans[at_].begin = now_ns();
+    return;
+  }
+  if (span.kind != SpanKind::operation || span.exchange.kind == ExchangeKind::none) return;
+  spans[at_].kind = SpanKind::start;
+  spans[at_].number = ++profile_->started_;
+  spans.push_back(
+      {.work = span.work, .name = span.name, .kind = SpanKind::wait, .launches = 0, .number = profile_->started_});
 }
 
 void Timer::end() {
+  profile_->busy_ = false;
+  if (ctx_.dry) return;
   synchronize(ctx_);
   profile_->spans_[at_].end = now_ns();
-  profile_->busy_ = false;
+}
+
+void mark(const Context& ctx, std::string_view name, std::int64_t number) {
+  if (!planned(ctx)) return;
+  ctx.profile->spans_.push_back({.name = name, .kind = SpanKind::mark, .launches = 0, .number = number});
 }
 
 }  // namespace fp8::device

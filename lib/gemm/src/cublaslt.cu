@@ -38,7 +38,7 @@ class Gemm : public DeviceGemm {
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
            const MatmulOptions& options) override;
   bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
-                    const Recorded& recorded) override;
+                    const device::Span& recorded) override;
   std::size_t scratch_bytes() const override {
     return workspace_.bytes() + sums_.bytes() + broadcast_.bytes() + arrays_memory_.bytes();
   }
@@ -133,7 +133,7 @@ void Gemm::reserve_arrays(std::size_t groups, bool dry) {
 }
 
 bool Gemm::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
-                        const Recorded& recorded) {
+                        const device::Span& recorded) {
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
   std::vector<DeviceCall> calls;
   for (const Product& p : products) {
@@ -153,7 +153,7 @@ bool Gemm::run_together(const Context& ctx, std::span<const Product> products, c
   if (plan.refusal.empty()) {
     std::vector<GroupEntry> entries;
     for (std::size_t i = 0; i < products.size(); ++i) entries.push_back(entry_of(calls[i].plan, products[i]));
-    const device::Timer timer(ctx, recorded.work, recorded.name, recorded.bytes, recorded.flops, recorded.mnk);
+    const device::Timer timer(ctx, recorded);
     write_group_arrays(device::CudaLauncher(ctx), entries, arrays_);
     if (multiply(ctx, plan,
                  {arrays_.addresses(0), arrays_.addresses(1), arrays_.addresses(3), arrays_.addresses(4), nullptr,

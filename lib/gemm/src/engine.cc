@@ -131,6 +131,30 @@ double bytes_of(const Operand& a, const Operand& b, const View& c, const MatmulO
   return tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0);
 }
 
+device::Scaling scaling_of(const Operand& a, const Operand& b) {
+  using device::Scaling;
+  const auto any = [&](ScaleBlocks blocks) { return a.blocks == blocks || b.blocks == blocks; };
+  if (any(ScaleBlocks::block1x32)) return Scaling::mx;
+  if (any(ScaleBlocks::block128x128)) return Scaling::block128x128;
+  if (any(ScaleBlocks::block1x128)) return Scaling::block1x128;
+  if (a.inverse_scale.size() > 1 || b.inverse_scale.size() > 1) return Scaling::row;
+  return a.inverse_scale.empty() && b.inverse_scale.empty() ? Scaling::none : Scaling::tensor;
+}
+
+// What a profile records of one GEMM.
+device::Span span_of(const Product& p, const MatmulOptions& options) {
+  const OperandKind kind = kind_of(p.a.format, p.b.format);
+  return {.work = work_of(options.role),
+          .name = matmul_name(kind),
+          .bytes = bytes_of(p.a, p.b, p.c, options),
+          .flops = flops_of(p.a, p.c),
+          .mnk = {p.c.shape[0], p.c.shape[1], p.a.matrix.shape[1]},
+          .gemms = 1,
+          .operands = kind,
+          .scaling = scaling_of(p.a, p.b),
+          .accumulate = options.accumulate};
+}
+
 MatmulOptions with_bias(MatmulOptions options, const Product& product) {
   options.bias = product.bias;
   return options;
@@ -166,17 +190,18 @@ void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, c
 
 // Whether all products were computed by one call of the device's library.
 bool Engine::Impl::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
-  Recorded recorded{work_of(options.role), matmul_name(kind_of(products[0].a.format, products[0].b.format))};
-  std::int64_t k = 0;
+  device::Span recorded = span_of(products[0], options);
   for (const Product& p : products) {
     check_call(p.a, p.b, p.c, with_bias(options, p), ctx.device);
-    recorded.bytes += bytes_of(p.a, p.b, p.c, options);
-    recorded.flops += flops_of(p.a, p.c);
-    recorded.mnk[0] += p.c.shape[0];
-    k += p.a.matrix.shape[1];
+    if (&p == products.data()) continue;
+    const device::Span next = span_of(p, options);
+    recorded.bytes += next.bytes;
+    recorded.flops += next.flops;
+    recorded.mnk[0] += next.mnk[0];
+    recorded.mnk[2] += next.mnk[2];
+    ++recorded.gemms;
   }
-  recorded.mnk[1] = products[0].c.shape[1];
-  recorded.mnk[2] = k / std::ssize(products);
+  recorded.mnk[2] /= recorded.gemms;
   if (!device) device = make_device_gemm();
   return device->run_together(ctx, products, options, recorded);
 }
@@ -189,8 +214,7 @@ void Engine::Impl::count(const Product& p, GemmRole role) {
 
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options) {
-  const device::Timer timer(ctx, work_of(options.role), matmul_name(kind_of(a.format, b.format)),
-                            bytes_of(a, b, c, options), flops_of(a, c), {c.shape[0], c.shape[1], a.matrix.shape[1]});
+  const device::Timer timer(ctx, span_of({a, b, c}, options));
   impl_->run(ctx, a, b, c, options);
   if (!ctx.dry) impl_->count({a, b, c}, options.role);
 }

@@ -98,7 +98,7 @@ class TimedLinear {
   // Share of the casts in the time of one profiled call.
   double cast_share(Context ctx, Pass pass) {
     device::Profile profile;
-    profile.on = true;
+    profile.recording = device::Recording::timed;
     ctx.profile = &profile;
     run(ctx, pass, true);
     double casts = 0, all = 0;

@@ -118,13 +118,13 @@ Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std
 }
 
 void Profiler::begin_step(std::int64_t step) {
-  profile_.on = step >= first_ && step <= last_;
+  profile_.recording = step >= first_ && step <= last_ ? device::Recording::timed : device::Recording::off;
   begin_ = device::now_ns();
 }
 
 void Profiler::end_step() {
-  if (!profile_.on) return;
-  profile_.on = false;
+  if (profile_.recording == device::Recording::off) return;
+  profile_.recording = device::Recording::off;
   ++steps_;
   step_spans_.push_back({Work::input_output, {}, begin_, device::now_ns()});
 }

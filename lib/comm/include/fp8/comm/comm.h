@@ -16,6 +16,7 @@
 
 #include "fp8/base/error.h"
 #include "fp8/device/device.h"
+#include "fp8/device/profile.h"
 #include "fp8/watchdog/stall_detector.h"
 
 namespace fp8::comm {
@@ -94,6 +95,8 @@ class Communicator {
   virtual int size() const = 0;
   /// Device of the floats of all-reduces, of the blocks of gathers, scatters and all-to-alls, and of messages.
   virtual device::DeviceType device() const { return device::DeviceType::host; }
+  /// Number of distinct machines of its ranks, for plans (device::Exchange); 1 where nothing is planned.
+  virtual int machines() const { return 1; }
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
   /// start_all_gathers() of one tensor, and the wait for it.
@@ -150,6 +153,12 @@ class Communicator {
   /// split() share it.
   virtual watchdog::ProgressTable& progress() = 0;
 };
+
+/// What a profile records of an exchange of `bytes` (device::Exchange) in a group; none in a group of one.
+inline device::Exchange exchange_of(device::ExchangeKind kind, const Communicator& group, double bytes) {
+  if (group.size() == 1) return {};
+  return {kind, group.size(), group.machines(), bytes};
+}
 
 /// Whether this rank is the one that writes what a job writes once: records, documents, files of results.
 inline bool is_writer(const Communicator& job) { return job.rank() == 0; }

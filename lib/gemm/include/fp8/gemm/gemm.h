@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "fp8/device/profile.h"
 #include "fp8/tensor/tensor.h"
 
 namespace fp8::gemm {
@@ -25,7 +26,7 @@ using tensor::View;
 enum class GemmRole : std::uint8_t { forward, dgrad, wgrad, other };
 
 /// Kind of the operands, for the counts: a GEMM is fp8 if both operands are.
-enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
+using device::OperandKind;
 
 /// Blocks of elements that share an inverse scale, and the layout of these scales. `outer` is a row of A or a column of
 /// B, K the contracted dimension. On a device only for FP8 codes, in the layouts below with addresses that are
