@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda.h"
+#include "imagined.h"
 
 namespace fp8::comm {
 namespace {
@@ -33,7 +34,26 @@ int first_of_group(const MeshShape& shape, int rank, unsigned dimensions) {
 
 Mesh::Mesh(Communicator& all) : Mesh(all, {1, all.size(), 1, 1, 1}) {}
 
-Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_owned(all)) {
+Mesh::Mesh(Communicator& all, const MeshShape& shape)
+    : Mesh(not_owned(all), shape, [&](unsigned dimensions, const char* name) -> std::shared_ptr<Communicator> {
+        return all.split(first_of_group(shape, all.rank(), dimensions), all.rank(), name);
+      }) {}
+
+Mesh Mesh::imagined(const MeshShape& shape, int rank, int each) {
+  const auto group_along = [&](unsigned dimensions) {
+    const int first = first_of_group(shape, rank, dimensions);
+    std::vector<int> ranks;
+    for (int r = 0; r < shape.ranks(); ++r)
+      if (first_of_group(shape, r, dimensions) == first) ranks.push_back(r);
+    return imagined_group(ranks, rank, each);
+  };
+  return {group_along(kPp | kDpReplicate | kDpShard | kTp), shape,
+          [&](unsigned dimensions, const char*) { return group_along(dimensions); }};
+}
+
+Mesh::Mesh(std::shared_ptr<Communicator> of_all, const MeshShape& shape, const Groups& split)
+    : shape_(shape), all_(std::move(of_all)) {
+  const Communicator& all = *all_;
   if (shape.ranks() != all.size())
     throw Error("a mesh of " + std::to_string(shape.ranks()) + " ranks for " + std::to_string(all.size()));
   if (shape.ep < 1 || shape.dp_shard * shape.tp % shape.ep != 0)
@@ -42,7 +62,7 @@ Mesh::Mesh(Communicator& all, const MeshShape& shape) : shape_(shape), all_(not_
   const auto group = [&](unsigned dimensions, int size, const char* name) -> std::shared_ptr<Communicator> {
     if (size == all.size()) return all_;
     if (size == 1) return solo();
-    return all.split(first_of_group(shape, all.rank(), dimensions), all.rank(), name);
+    return split(dimensions, name);
   };
   shards_ = group(kDpShard, shape.dp_shard, "dp_shard");
   replicas_ = group(kDpReplicate, shape.dp_replicate, "dp_replicate");

@@ -35,6 +35,44 @@ TEST(Mesh, GroupsDifferAlongTheirDimensionsOnly) {
         }
 }
 
+// An imagined mesh has the groups of first_of_group(), with members in increasing order.
+TEST(Mesh, OfRanksThatDoNotExistHasTheirGroups) {
+  const MeshShape shape{2, 3, 2, 2, 2};
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    const Mesh mesh = Mesh::imagined(shape, rank, 4);
+    const auto check = [&](const Communicator& group, unsigned dimensions) {
+      int before = 0, size = 0;
+      for (int r = 0; r < shape.ranks(); ++r)
+        if (first_of_group(shape, r, dimensions) == first_of_group(shape, rank, dimensions)) ++size, before += r < rank;
+      EXPECT_EQ(group.rank(), before) << rank << " " << dimensions;
+      EXPECT_EQ(group.size(), size) << rank << " " << dimensions;
+    };
+    check(mesh.all(), kPp | kDpReplicate | kDpShard | kTp);
+    check(mesh.shards(), kDpShard);
+    check(mesh.replicas(), kDpReplicate);
+    check(mesh.tensor(), kTp);
+    check(mesh.copy(), kDpShard | kTp);
+    check(mesh.stages(), kPp);
+    check(mesh.model(), kPp | kDpShard | kTp);
+    check(mesh.of_stage(), kDpReplicate | kDpShard | kTp);
+    check(mesh.experts(), kEp);
+    check(mesh.expert_shards(), kExpertShard);
+    EXPECT_EQ(mesh.tensor().machines(), 1);
+    EXPECT_EQ(mesh.all().machines(), 6);
+    EXPECT_EQ(mesh.stages().machines(), 2);
+  }
+}
+
+TEST(Mesh, OfRanksThatDoNotExistMovesNothing) {
+  const Mesh mesh = Mesh::imagined({1, 4, 1, 1, 1}, 1, 8);
+  std::int64_t value = 7;
+  mesh.all().all_reduce(std::span<std::int64_t>(&value, 1), Reduce::max);
+  EXPECT_EQ(value, 7);
+  EXPECT_EQ(mesh.all().all_gather("x"), (std::vector<std::string>{"x", "x", "x", "x"}));
+  float term = 1;
+  EXPECT_THROW(mesh.all().all_reduce(std::span<float>(&term, 1), Reduce::sum), Error);
+}
+
 TEST(Mesh, NeedsAsManyRanksAsItHas) {
   const std::unique_ptr<Communicator> group = solo();
   EXPECT_THROW(Mesh(*group, {2, 1}), Error);

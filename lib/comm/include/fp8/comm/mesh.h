@@ -3,6 +3,7 @@
 /// follow from the rank in the job.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "fp8/comm/comm.h"
@@ -45,6 +46,11 @@ class Mesh {
   /// Splits `all`, which outlives the mesh. Collective. Throws Error unless the mesh has as many ranks as `all`, and ep
   /// divides dp_shard x tp.
   Mesh(Communicator& all, const MeshShape& shape);
+  /// The mesh as rank `rank` would have it, of ranks that do not exist, for dry runs: its groups have sizes and ranks
+  /// and no processes. Machines have `each` consecutive ranks, the last one those that are left. Reductions of numbers
+  /// of the host leave them as they are, texts of all ranks are copies of this rank's, and collectives of memory throw
+  /// Error. Throws Error if ep does not divide dp_shard x tp.
+  static Mesh imagined(const MeshShape& shape, int rank, int each);
 
   /// Number of ranks along each dimension.
   const MeshShape& shape() const { return shape_; }
@@ -86,6 +92,9 @@ class Mesh {
 
  private:
   friend Mesh on_device(const Mesh& host, const device::Context& ctx);
+  using Groups = std::function<std::shared_ptr<Communicator>(unsigned dimensions, const char* name)>;
+  // `split` makes the group of this rank along some dimensions, of more ranks than one and fewer than all.
+  Mesh(std::shared_ptr<Communicator> all, const MeshShape& shape, const Groups& split);
   MeshShape shape_;
   std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, model_, stages_, of_stage_, experts_,
       expert_shards_;
