@@ -14,6 +14,7 @@ namespace ops {
 
 std::string attention_library() { return "none"; }
 GradientBytes gradient_bytes(const Context&, const View&, std::int64_t, const Documents&) { return {}; }
+FusedCost fused_cost(const Context&, const View&, std::int64_t, const Documents&, bool, bool) { return {}; }
 void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                              const Documents& documents, const View& out, const View& lse) {
   attention_forward(ctx, q, k, v, scale, documents, out, lse, {AttentionKernels::plain});

@@ -11,11 +11,13 @@ std::int64_t now_ns() {
 }
 
 void Timer::begin(const Span& span) {
-  if (profile_->busy_) {
+  const bool nested = profile_->busy_, exchange = span.exchange.kind != ExchangeKind::none;
+  if (nested && !(ctx_.dry && exchange)) {
     profile_ = nullptr;
     return;
   }
   profile_->busy_ = true;
+  outermost_ = !nested;
   std::vector<Span>& spans = profile_->spans_;
   at_ = spans.size();
   spans.push_back(span);
@@ -25,7 +27,7 @@ void Timer::begin(const Span& span) {
     spans[at_].begin = now_ns();
     return;
   }
-  if (span.kind != SpanKind::operation || span.exchange.kind == ExchangeKind::none) return;
+  if (span.kind != SpanKind::operation || !exchange) return;
   spans[at_].kind = SpanKind::start;
   spans[at_].number = ++profile_->started_;
   spans.push_back(
@@ -33,7 +35,7 @@ void Timer::begin(const Span& span) {
 }
 
 void Timer::end() {
-  profile_->busy_ = false;
+  if (outermost_) profile_->busy_ = false;
   if (ctx_.dry) return;
   synchronize(ctx_);
   profile_->spans_[at_].end = now_ns();

@@ -58,7 +58,7 @@ TEST(Profile, PlansWhatADryContextStartsAndWaitsFor) {
   EXPECT_EQ(spans[0].number, 3);
   EXPECT_EQ(spans[1].exchange.bytes, 100);
   EXPECT_EQ(spans[2].exchange.kind, ExchangeKind::all_reduce);
-  for (const auto [start, wait] : {std::pair{1, 4}, {2, 3}}) {
+  for (const auto& [start, wait] : {std::pair<std::size_t, std::size_t>{1, 4}, {2, 3}}) {
     EXPECT_EQ(spans[start].kind, SpanKind::start);
     EXPECT_EQ(spans[wait].kind, SpanKind::wait);
     EXPECT_EQ(spans[start].number, spans[wait].number);

@@ -6,12 +6,12 @@
 
 #include "cublaslt.h"
 #include "cuda.h"
+#include "device_dry.h"
 #include "epilogue.cuh"
 #include "fp8/base/error.h"
 #include "fp8/device/cuda.h"
 #include "fp8/gemm/note.h"
 #include "group_arrays.cuh"
-#include "scratch.h"
 
 namespace fp8::gemm {
 namespace {
@@ -39,9 +39,7 @@ class Gemm : public DeviceGemm {
            const MatmulOptions& options) override;
   bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
                     const device::Span& recorded) override;
-  std::size_t scratch_bytes() const override {
-    return workspace_.bytes() + sums_.bytes() + broadcast_.bytes() + arrays_memory_.bytes();
-  }
+  std::size_t scratch_bytes() const override { return scratch_.bytes(); }
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
@@ -49,15 +47,13 @@ class Gemm : public DeviceGemm {
                   int capability);
   bool multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
   void reserve_arrays(std::size_t groups, bool dry);
-  void reserve(const DeviceCall& call);
   Pointers pointers(const Context& ctx, const DeviceCall& call, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options);
   const void* scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
 
   std::unique_ptr<OpenLibrary> library_;
   std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
-  Scratch workspace_{DeviceType::cuda}, sums_{DeviceType::cuda}, broadcast_{DeviceType::cuda},
-      arrays_memory_{DeviceType::cuda};
+  DeviceScratch scratch_;
   GroupArrays arrays_;  // of GEMMs that are computed together
 };
 
@@ -105,7 +101,7 @@ bool Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
   const CublasLt& lt = plan.lt;
   const cublasStatus_t status = lt.matmul(library_->handle.get(), plan.desc.get(), &one, p.a, plan.a.get(), p.b,
                                           plan.b.get(), &beta, p.c, plan.c.get(), p.c, plan.c.get(), &plan.algorithm,
-                                          workspace_.memory(), kWorkspace, device::stream_of(ctx));
+                                          scratch_.workspace.memory(), kWorkspace, device::stream_of(ctx));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     plan.refusal = "matrix multiply: " + lt.name() + " refused " + name_of(plan.plan) + ": " + lt.status_string(status);
     return false;
@@ -117,42 +113,30 @@ bool Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
 // The inverse scales of an operand for the library, broadcast in scratch if it has one and the other operand many.
 const void* Gemm::scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at) {
   if (broadcast == 0) return o.inverse_scale.data;
-  auto* to = reinterpret_cast<float*>(broadcast_.memory() + at);
+  auto* to = reinterpret_cast<float*>(scratch_.broadcast.memory() + at);
   broadcast_cuda(device::CudaLauncher(ctx), static_cast<const float*>(o.inverse_scale.data), broadcast, to);
   return to;
 }
 
 // Has arrays for `groups` GEMMs. Plans refer to the arrays, and are discarded when these move.
 void Gemm::reserve_arrays(std::size_t groups, bool dry) {
-  constexpr std::int64_t kStep = 64;
-  const std::int64_t capacity = std::max(arrays_.capacity, round_up(static_cast<std::int64_t>(groups), kStep));
-  arrays_memory_.need(GroupArrays::bytes(capacity));
-  if (dry || (capacity == arrays_.capacity && arrays_.memory != nullptr)) return;
-  arrays_ = {arrays_memory_.memory(), capacity};
+  scratch_.need_together(groups);
+  if (dry || (scratch_.capacity == arrays_.capacity && arrays_.memory != nullptr)) return;
+  arrays_ = {scratch_.arrays.memory(), scratch_.capacity};
   std::erase_if(plans_, [](const auto& plan) { return plan.first.groups > 0; });
 }
 
 bool Gemm::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
                         const device::Span& recorded) {
   const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
-  std::vector<DeviceCall> calls;
-  for (const Product& p : products) {
-    MatmulOptions of_product = options;
-    of_product.bias = p.bias;
-    calls.push_back(describe(p.a, p.b, p.c, of_product, capability));
-  }
-  const bool unscaled = std::ranges::any_of(products, [](const Product& p) {
-    return is_codes(p.a) && (p.a.inverse_scale.empty() || p.b.inverse_scale.empty());
-  });
-  const std::optional<DevicePlan> kind = unscaled ? std::nullopt : together(calls);
-  if (!kind) return false;
-  workspace_.need(kWorkspace);
+  const TogetherCalls all(products, options, capability);
+  if (!all.plan) return false;
   reserve_arrays(products.size(), ctx.dry);
   if (ctx.dry || ctx.stream == nullptr) return false;
-  LtPlan& plan = find(*kind, capability);
+  LtPlan& plan = find(*all.plan, capability);
   if (plan.refusal.empty()) {
     std::vector<GroupEntry> entries;
-    for (std::size_t i = 0; i < products.size(); ++i) entries.push_back(entry_of(calls[i].plan, products[i]));
+    for (std::size_t i = 0; i < products.size(); ++i) entries.push_back(entry_of(all.calls[i].plan, products[i]));
     const device::Timer timer(ctx, recorded);
     write_group_arrays(device::CudaLauncher(ctx), entries, arrays_);
     if (multiply(ctx, plan,
@@ -164,12 +148,6 @@ bool Gemm::run_together(const Context& ctx, std::span<const Product> products, c
   return false;
 }
 
-void Gemm::reserve(const DeviceCall& call) {
-  if (call.plan.k > 0) workspace_.need(kWorkspace);
-  sums_.need(call.sums_bytes());
-  broadcast_.need(call.broadcast_bytes());
-}
-
 Pointers Gemm::pointers(const Context& ctx, const DeviceCall& call, const Operand& a, const Operand& b, const View& c,
                         const MatmulOptions& options) {
   return {.a = b.matrix.data,
@@ -177,27 +155,23 @@ Pointers Gemm::pointers(const Context& ctx, const DeviceCall& call, const Operan
           .scale_a = call.after ? nullptr : scales_for_library(ctx, b, call.broadcast_b, call.broadcast_b_at()),
           .scale_b = call.after ? nullptr : scales_for_library(ctx, a, call.broadcast_a, 0),
           .bias = options.bias.data,
-          .c = call.finish ? sums_.memory() : c.data};
+          .c = call.finish ? scratch_.sums.memory() : c.data};
 }
 
 void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
   if (c.size() == 0) return;
-  const int capability = ctx.stream == nullptr ? 0 : ctx.stream->compute_capability;
+  if (ctx.stream == nullptr) throw Error("matrix multiply: the context has no GPU stream");
+  const int capability = ctx.stream->compute_capability;
   DeviceCall call = describe(a, b, c, options, capability);
   const bool calls_library = call.plan.k > 0;
   // A second time if the library refuses row scales; plan_of() throws if it refuses the call without them.
   for (bool done = false; !done;) {
-    LtPlan* const plan =
-        calls_library && ctx.stream != nullptr ? &plan_of(call, a, b, c, options, capability) : nullptr;
-    reserve(call);
+    LtPlan* const plan = calls_library ? &plan_of(call, a, b, c, options, capability) : nullptr;
+    scratch_.need(call);
     done = plan == nullptr || ctx.dry || multiply(ctx, *plan, pointers(ctx, call, a, b, c, options));
   }
-  if (ctx.stream == nullptr) {
-    if (ctx.dry) return;  // planning for another machine
-    throw Error("matrix multiply: the context has no GPU stream");
-  }
   if (ctx.dry || !call.finish) return;
-  const void* const sums = calls_library ? sums_.memory() : nullptr;
+  const void* const sums = calls_library ? scratch_.sums.memory() : nullptr;
   finish_cuda(device::CudaLauncher(ctx), static_cast<const float*>(sums), epilogue_of(call, a, b, options), c);
 }
 

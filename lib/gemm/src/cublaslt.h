@@ -101,8 +101,4 @@ class LtPlan {
   void describe_preference();
 };
 
-/// Bytes of workspace for a kernel, as cuBLAS uses on Hopper.
-/// Source: cuBLAS manual, cublasSetWorkspace(), 32 MiB for compute capability 9.0.
-inline constexpr std::size_t kWorkspace = std::size_t{32} << 20;
-
 }  // namespace fp8::gemm

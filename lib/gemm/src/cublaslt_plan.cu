@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cublaslt.h"
+#include "device_scratch.h"
 #include "fp8/base/error.h"
 #include "fp8/device/runtime.h"
 

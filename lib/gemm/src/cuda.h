@@ -18,8 +18,7 @@ class DeviceGemm {
   DeviceGemm(const DeviceGemm&) = delete;
   DeviceGemm& operator=(const DeviceGemm&) = delete;
   virtual ~DeviceGemm() = default;
-  /// Runs one call that engine.cc has validated. In a dry run makes its plan (if ctx has a stream) and records its
-  /// scratch.
+  /// Runs one call that engine.cc has validated. In a dry run makes its plan and records its scratch.
   virtual void run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                    const MatmulOptions& options) = 0;
   /// Computes all products, which engine.cc has validated, in one call of the library, and records `recorded` in the

@@ -103,6 +103,12 @@ std::string name_of(const DevicePlan& plan);
 /// Whether an operand is FP8 codes as bytes, rather than FP8 values as bf16 or f32.
 bool is_codes(const Operand& o);
 
+/// The options of one product, with its bias.
+inline MatmulOptions with_bias(MatmulOptions options, const Product& product) {
+  options.bias = product.bias;
+  return options;
+}
+
 /// Throws Error "matrix multiply: reason".
 [[noreturn]] inline void refuse(const std::string& reason) { throw Error("matrix multiply: " + reason); }
 

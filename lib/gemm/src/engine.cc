@@ -4,6 +4,7 @@
 
 #include "blocks.h"
 #include "cuda.h"
+#include "device_dry.h"
 #include "device_plan.h"
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
@@ -155,11 +156,6 @@ device::Span span_of(const Product& p, const MatmulOptions& options) {
           .accumulate = options.accumulate};
 }
 
-MatmulOptions with_bias(MatmulOptions options, const Product& product) {
-  options.bias = product.bias;
-  return options;
-}
-
 }  // namespace
 
 std::string_view name_of(Accumulation accumulation) {
@@ -173,6 +169,7 @@ struct Engine::Impl {
   bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options);
   void count(const Product& p, GemmRole role);
   HostGemm host;
+  DryGemm dry;
   std::unique_ptr<DeviceGemm> device;  // created by the first call on a device
   Counts counts;
 };
@@ -183,7 +180,11 @@ Engine::~Engine() = default;
 void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                        const MatmulOptions& options) {
   check_call(a, b, c, options, ctx.device);
-  if (ctx.device == DeviceType::host) return host.run(ctx.dry, a, b, c, options);
+  if (ctx.device == DeviceType::host) {
+    if (!device::planned(ctx)) host.run(ctx.dry, a, b, c, options);  // plans of large GEMMs take time
+    return;
+  }
+  if (runs_without_device(ctx)) return dry.run(ctx, a, b, c, options);
   if (!device) device = make_device_gemm();
   device->run(ctx, a, b, c, options);
 }
@@ -202,6 +203,7 @@ bool Engine::Impl::run_together(const Context& ctx, std::span<const Product> pro
     ++recorded.gemms;
   }
   recorded.mnk[2] /= recorded.gemms;
+  if (runs_without_device(ctx)) return dry.run_together(ctx, products, options, recorded);
   if (!device) device = make_device_gemm();
   return device->run_together(ctx, products, options, recorded);
 }
@@ -214,14 +216,21 @@ void Engine::Impl::count(const Product& p, GemmRole role) {
 
 void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
                     const MatmulOptions& options) {
-  const device::Timer timer(ctx, span_of({a, b, c}, options));
+  const Product product{a, b, c};
+  device::Span span = span_of(product, options);
+  if (device::planned(ctx) && ctx.device == DeviceType::cuda) {
+    check_call(a, b, c, options, ctx.device);
+    DryGemm::add_kernels(ctx, product, options, span);
+  }
+  const device::Timer timer(ctx, span);
   impl_->run(ctx, a, b, c, options);
   if (!ctx.dry) impl_->count({a, b, c}, options.role);
 }
 
 void Engine::matmul(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
   if (products.size() > 1 && ctx.device == DeviceType::cuda && impl_->run_together(ctx, products, options)) {
-    for (const Product& p : products) impl_->count(p, options.role);
+    for (const Product& p : products)
+      if (!ctx.dry) impl_->count(p, options.role);
     return;
   }
   for (const Product& p : products) matmul(ctx, p.a, p.b, p.c, with_bias(options, p));
@@ -248,7 +257,8 @@ FurtherRows::~FurtherRows() {
 const Counts& Engine::counts() const { return impl_->counts; }
 
 std::size_t Engine::scratch_bytes() const {
-  return impl_->host.scratch_bytes() + (impl_->device ? impl_->device->scratch_bytes() : 0);
+  return impl_->host.scratch_bytes() + impl_->dry.scratch_bytes() +
+         (impl_->device ? impl_->device->scratch_bytes() : 0);
 }
 
 }  // namespace fp8::gemm

@@ -119,7 +119,8 @@ train::MeshUse mesh_use(const settings::InspectConfig& c) {
 class RankAmaxes final : public linear::AmaxReducer {
  public:
   explicit RankAmaxes(comm::Communicator& device_comm) : device_comm_(device_comm) {}
-  void reduce(const Context& /*ctx*/, const View& amax) const override {
+  void reduce(const Context& ctx, const View& amax) const override {
+    if (ctx.dry) return;
     device_comm_.all_reduce(std::span<float>(amax.as<float>(), 1), comm::Reduce::amax);
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fp8/base/error.h"
+#include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "layers.h"
 
@@ -49,20 +50,20 @@ struct GroupRows {
   std::int64_t first, last;
 };
 
-// The groups with rows. A dry run adds as many groups with the rows up to which codes are padded: every division of the
-// same rows then needs less memory.
+// The groups with rows. A plan of memory adds as many groups with the rows up to which codes are padded: every division
+// of the same rows then needs less memory.
 std::vector<GroupRows> rows_in_memory(const Context& ctx, const Groups& groups) {
   constexpr std::int64_t kPadding = 16;
   std::vector<GroupRows> rows;
   for (std::size_t g = 0; g < groups.weights.size(); ++g)
     if (groups.first[g] < groups.first[g + 1])
       rows.push_back({&groups.weights[g], groups.first[g], groups.first[g + 1]});
-  if (!ctx.dry || groups.first.back() == 0) return rows;
+  if (!device::plans_memory(ctx) || groups.first.back() == 0) return rows;
   for (const Weight& weight : groups.weights) rows.push_back({&weight, 0, std::min(kPadding, groups.first.back())});
   return rows;
 }
 
-// Whether the GEMMs of all groups run together. In a dry run that is planned, whether or not they will.
+// Whether the GEMMs of all groups run together. In a plan of memory both ways run, because the library decides.
 bool run_together(const Context& ctx, const Groups& groups, const View& rows) {
   return groups.weights.size() > 1 && runs_together(ctx, groups.weights.front(), rows.dtype);
 }
@@ -83,7 +84,7 @@ void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& g
   std::vector<BackwardLayer> layers;
   for (const GroupRows& rows : rows_in_memory(ctx, groups)) {
     Gradients own = of_group[static_cast<std::size_t>(rows.weight - groups.weights.data())];
-    if (ctx.dry) own.dx = part_of(gradients.dx, rows.first, rows.last);
+    if (device::plans_memory(ctx)) own.dx = part_of(gradients.dx, rows.first, rows.last);
     layers.push_back({rows.weight, x.rows(rows.first, rows.last), dy.rows(rows.first, rows.last), own});
   }
   for (std::size_t g = 0; g < of_group.size(); ++g)
@@ -113,7 +114,7 @@ void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& grou
       layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
     forward_layers(ctx, engine, layers);
   }
-  for (std::size_t g = 0; g < groups.weights.size() && (!together || ctx.dry); ++g) {
+  for (std::size_t g = 0; g < groups.weights.size() && (!together || device::plans_memory(ctx)); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];
     if (first < last) forward(ctx, engine, groups.weights[g], x.rows(first, last), y.rows(first, last));
   }
@@ -125,7 +126,7 @@ void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& gro
   const gemm::VaryingRows varying(engine);
   const bool together = run_together(ctx, groups, dy);
   if (together) backward_together(ctx, engine, groups, x, dy, gradients);
-  if (together && !ctx.dry) return;
+  if (together && !device::plans_memory(ctx)) return;
   GroupGradients each(gradients, dy.shape[1]);
   for (std::size_t g = 0; g < groups.weights.size(); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];

@@ -49,7 +49,7 @@ quant::CastOptions activation_options(const Context& ctx, const LinearPrecision&
     quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
   else
     ops::copy(ctx, of_x, amax);
-  if (!ctx.dry) precision.amax_reducer->reduce(ctx, amax);
+  precision.amax_reducer->reduce(ctx, amax);
   quant::scales_from_amax(ctx, amax, {cast.format, options.rule, options.power_of_2}, options.known.scale,
                           options.known.inverse_scale);
   return options;
@@ -149,7 +149,7 @@ class Input {
 void measure(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool skip_nan) {
   quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax, skip_nan);
   const quant::Split split = by_columns(weight.precision);
-  if (split.ranks != nullptr && !ctx.dry) split.ranks->reduce(ctx, amax);
+  if (split.ranks != nullptr) split.ranks->reduce(ctx, amax);
 }
 
 // Passes the FP8 GEMMs of one call to the observer, if there is one.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "fp8/device/profile.h"
 #include "fp8/ops/route.h"
 
 namespace fp8::model {
@@ -135,7 +136,7 @@ void travel(const Context& ctx, ExpertExchange& exchange, const View& from, cons
   const device::Scope scope(*ctx.arena);
   const auto rows_like = [&](std::int64_t rows) { return allocate(ctx, from.dtype, {rows, from.shape[1]}, "scratch"); };
   const View sent = rows_like(sum_of(sender.rows)), arrived = rows_like(sum_of(receiver.rows));
-  if (ctx.dry) return;
+  if (device::plans_memory(ctx)) return;  // no indices
   ops::gather_rows(ctx, from, sender.indices, sent);
   exchange.exchange(ctx, sent, sender.rows, arrived, receiver.rows);
   ops::gather_rows(ctx, arrived, receiver.indices, to.rows(0, receiver.indices.size()));
@@ -179,6 +180,32 @@ std::vector<ExpertPass> plan_passes(const Context& ctx, const ExpertExchange& ex
     plan_received(pass, exchange, rows, begin, end, memory);
   }
   return all;
+}
+
+std::vector<std::int32_t> balanced_counts(const ExpertExchange* exchange, std::int64_t experts, std::int64_t rows,
+                                          double imbalance) {
+  const std::int64_t ranks = exchange != nullptr ? exchange->ranks() : 1,
+                     begin = exchange != nullptr ? exchange->first_expert(exchange->rank()) : 0,
+                     end = exchange != nullptr ? exchange->first_expert(exchange->rank() + 1) : experts;
+  const std::int64_t own = end - begin, others = experts - own;
+  const double mean = static_cast<double>(rows) * static_cast<double>(own) / static_cast<double>(experts);
+  const std::int64_t here = std::min(rows, static_cast<std::int64_t>(std::llround(imbalance * mean)));
+  std::vector<std::int32_t> counts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    for (std::int64_t e = 0; e < experts; ++e) {
+      // Number i of `count` equal parts of n rows; parts that get one more differ from rank to rank.
+      const auto part = [&](std::int64_t n, std::int64_t count, std::int64_t i) {
+        const bool more = (i + count - rank % count) % count < n % count;
+        counts.push_back(static_cast<std::int32_t>(n / count + (more ? 1 : 0)));
+      };
+      if (imbalance == 1 || others == 0)
+        part(rows, experts, e);
+      else if (e >= begin && e < end)
+        part(here, own, e - begin);
+      else
+        part(rows - here, others, e < begin ? e : e - own);
+    }
+  return counts;
 }
 
 std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows) {

@@ -28,7 +28,12 @@ struct ExpertPass {
 std::vector<ExpertPass> plan_passes(const Context& ctx, const ExpertExchange& exchange,
                                     std::span<const std::int32_t> counts, std::int64_t room, const View& indices);
 
-// One pass with the most rows, without indices, for a dry run.
+// Numbers of rows by expert that every rank routes evenly, [G, E], for a plan of time: `rows` of each rank, of which
+// the experts of this rank get `imbalance` times their share. Without exchange [E].
+std::vector<std::int32_t> balanced_counts(const ExpertExchange* exchange, std::int64_t experts, std::int64_t rows,
+                                          double imbalance);
+
+// One pass with the most rows, without indices, for a plan of memory.
 std::vector<ExpertPass> plan_dry(const ExpertExchange& exchange, std::int64_t per_token, std::int64_t rows);
 
 // Elements of `indices`.

@@ -6,6 +6,7 @@
 
 #include "dispatch.h"
 #include "fp8/device/download.h"
+#include "fp8/device/profile.h"
 #include "fp8/linear/groups.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -63,15 +64,14 @@ View upcast(const Context& ctx, const View& x) {
 
 gemm::Operand operand(const View& x) { return {x, x.dtype, {}}; }
 
-// Sets the first row of each expert among the rows of this rank's tokens. In a dry run as many experts as a token has
-// get all tokens, which takes the most memory.
-void set_first(const Context& ctx, const LayerEnvironment& env, const SavedExperts& saved,
-               std::span<const std::int32_t> counts) {
+// Sets the first row of each expert among the rows of this rank's tokens. In a plan of memory as many experts as a
+// token has get all tokens, which takes the most; then there are no counts.
+void set_first(const LayerEnvironment& env, const SavedExperts& saved, std::span<const std::int32_t> counts) {
   std::vector<std::int64_t>& first = *saved.first;
   const std::int64_t experts = std::ssize(first) - 1, k = saved.routes.per_token();
   for (std::int64_t e = 0; e < experts; ++e) {
     const auto at = static_cast<std::size_t>(e);
-    first[at + 1] = ctx.dry ? std::min(e + 1, k) * env.rows.own() : first[at] + counts[at];
+    first[at + 1] = counts.empty() ? std::min(e + 1, k) * env.rows.own() : first[at] + counts[at];
   }
 }
 
@@ -80,7 +80,7 @@ View counts_of(const Context& ctx, const LayerEnvironment& env, const SavedExper
   const View& own = saved.routes.counts;
   if (env.exchange == nullptr) return own;
   const View all = allocate(ctx, DType::i32, {env.exchange->ranks(), own.size()}, "scratch");
-  if (!ctx.dry) env.exchange->gather_counts(ctx, own, all);
+  env.exchange->gather_counts(ctx, own, all);
   return all;
 }
 
@@ -177,7 +177,7 @@ void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitW
 void backward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                      const View& x, const SavedExperts& saved) {
   const device::Scope scope(*ctx.arena);
-  const bool again = ctx.dry ? can_need_passes(env) : saved.passes->size() > 1;
+  const bool again = saved.passes->size() > 1 || (device::plans_memory(ctx) && can_need_passes(env));
   LayerEnvironment unobserved = env;
   unobserved.observer = nullptr;
   UnitWeights of_forward;
@@ -245,13 +245,16 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   ops::gather_rows(ctx, x, saved.routes.tokens, local);  // while the counts are copied to the host
   std::vector<std::int32_t> counts(ctx.dry ? 0 : static_cast<std::size_t>(device_counts.size()));
   download.finish(counts.data());
-  const std::size_t own = env.exchange != nullptr ? static_cast<std::size_t>(env.exchange->rank()) : 0;
   const std::size_t experts = saved.first->size() - 1;
-  set_first(ctx, env, saved, ctx.dry ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
+  if (device::planned(ctx))
+    counts = balanced_counts(env.exchange, std::ssize(*saved.first) - 1, env.rows.own() * saved.routes.per_token(),
+                             ctx.profile->imbalance);
+  const std::size_t own = env.exchange != nullptr ? static_cast<std::size_t>(env.exchange->rank()) : 0;
+  set_first(env, saved, counts.empty() ? std::span(counts) : std::span(counts).subspan(own * experts, experts));
   if (env.routing != nullptr) env.routing->routed(ctx, env.unit - 1, saved.routes, *saved.first);
   if (env.exchange != nullptr) {
-    *saved.passes = ctx.dry ? plan_dry(*env.exchange, saved.routes.per_token(), env.rows.most_own())
-                            : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
+    *saved.passes = device::plans_memory(ctx) ? plan_dry(*env.exchange, saved.routes.per_token(), env.rows.most_own())
+                                              : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
     forward_shared(ctx, env, w, local, saved);
   } else {
     if (env.routing != nullptr && !ctx.dry) env.routing->computed(env.unit - 1, 0, *saved.first);

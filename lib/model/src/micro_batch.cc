@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fp8/base/error.h"
+#include "fp8/device/profile.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 
@@ -18,7 +19,7 @@ using tensor::allocate;
 
 // The ops add to the gradients of norm weights, biases and the untied embedding, so these start at zero.
 void clear_accumulated(const Context& ctx, const UnitGradients& g, std::initializer_list<Slot> slots) {
-  if (g.accumulate || ctx.dry) return;
+  if (g.accumulate) return;
   for (const Slot s : slots) {
     if (!g.of(s).empty()) ops::zero(ctx, g.of(s));
   }
@@ -78,6 +79,7 @@ void MicroBatch::State::allocate_hidden() {
 
 void MicroBatch::State::forward_layer(int unit, const LayerInput& in, const SavedActivations& saved,
                                       const View& delta) {
+  device::mark(ctx, device::kUnitMark, unit);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
   weights.prefetch(unit + 1);
@@ -135,6 +137,7 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
 
 void MicroBatch::State::backward_layer(int layer) {
   const int unit = env.unit = layer + 1;
+  device::mark(ctx, device::kUnitMark, unit);
   if (env.routing != nullptr && !balanced) env.balance = env.routing->gradients(ctx);
   balanced = true;
   const auto found = layers.find(layer);
@@ -266,6 +269,7 @@ View MicroBatch::gradient() const { return state_->gradient; }
 
 void MicroBatch::forward_embedding() {
   State& s = *state_;
+  device::mark(s.ctx, device::kUnitMark, 0);
   s.weights.prefetch(0);
   const device::Scope scope(*s.ctx.arena);
   const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
@@ -301,6 +305,7 @@ void MicroBatch::forward_logits(std::int64_t first, const View& logits) { state_
 void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   State& s = *state_;
   const Context& ctx = s.ctx;
+  device::mark(ctx, device::kUnitMark, s.head_unit);
   const View x = s.complete_hidden(), dx = s.gradient;
   const device::Scope scope(*ctx.arena);
   const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
@@ -335,6 +340,7 @@ void MicroBatch::backward_layers(int first, int last) {
 
 void MicroBatch::backward_embedding() {
   State& s = *state_;
+  device::mark(s.ctx, device::kUnitMark, 0);
   const UnitGradients g = s.weights.gradient_buffers(0);
   if (s.head_home != 0 || !s.head_done) clear_accumulated(s.ctx, g, {Slot::embedding});
   if (!g.of(Slot::embedding).empty()) {

@@ -32,6 +32,22 @@ bool fused(const View& q, const AttentionOptions& options) {
   return options.kernels == AttentionKernels::fused && q.size() > 0;
 }
 
+// What a profile records of attention. In a planned profile cuDNN's launches and workspace are those of `options`.
+device::Span span_of(const Context& ctx, const View& q, const View& k, const Documents& documents, bool backward,
+                     double bytes, const AttentionOptions& options) {
+  const bool device = ctx.device == device::DeviceType::cuda && fused(q, options);
+  const FusedCost cost = device && device::planned(ctx)
+                             ? fused_cost(ctx, q, k.shape[2], documents, backward && options.deterministic, backward)
+                             : FusedCost{};
+  const int plain = backward ? 5 : 1;  // delta; dk and dv; dq; copies of dk and dv
+  return {.work = device::Work::attention,
+          .name = backward ? "attention backward" : "attention",
+          .bytes = bytes + cost.bytes,
+          .flops = (backward ? kAttentionBackward : 1) * attention_flops(q, documents),
+          .mnk = {q.shape[0] * q.shape[2], q.shape[1], q.shape[3]},
+          .launches = cost.launches > 0 ? cost.launches : plain};
+}
+
 // cuDNN or the kernels of attention.cuh.
 void forward_on_device(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                        const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
@@ -100,8 +116,7 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
                        const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_device(ctx, kOp, q, k, v, out, lse, documents.start);
-  const device::Timer timer(ctx, device::Work::attention, "attention", bytes_of(q, k, v, out, lse),
-                            attention_flops(q, documents));
+  const device::Timer timer(ctx, span_of(ctx, q, k, documents, false, bytes_of(q, k, v, out, lse), options));
   if (ctx.device == device::DeviceType::cuda)
     return forward_on_device(ctx, q, k, v, scale, documents, out, lse, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");
@@ -127,9 +142,10 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), kOp, "gradients do not match");
   need_device(ctx, kOp, q, k, v, out, lse, dout, dq, dk, dv, documents.start);
-  const device::Timer timer(ctx, device::Work::attention, "attention backward",
-                            bytes_of(q, k, v, out, lse, dout) + bytes_of(dq, dk, dv),
-                            kAttentionBackward * attention_flops(q, documents));
+  // dk and dv, and dq: two kernels that read all; before them the dot products of out and dout.
+  const double read = bytes_of(q, k, v, dout) + 2 * bytes_of(lse), dots = bytes_of(out, dout, lse);
+  const device::Timer timer(
+      ctx, span_of(ctx, q, k, documents, true, dots + 2 * read + bytes_of(dq) + 3 * bytes_of(dk, dv), options));
   if (ctx.device == device::DeviceType::cuda)
     return backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");

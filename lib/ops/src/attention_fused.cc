@@ -12,6 +12,7 @@
 #include "fp8/base/resources.h"
 #include "fp8/base/round.h"
 #include "fp8/device/library.h"
+#include "fp8/device/profile.h"
 
 namespace fp8::ops {
 namespace {
@@ -77,9 +78,16 @@ std::int64_t version_or_0() {
   }
 }
 
-// Whether a library can have ordered sums on the chip, without a stream on an H100.
+// Compute capability of the device, or without a stream of the one that is planned for, by default an H100.
+int capability_of(const Context& ctx) {
+  if (ctx.stream != nullptr) return cudnn::capability(ctx);
+  const int planned = device::planned(ctx) ? ctx.profile->compute_capability : 0;
+  return planned > 0 ? planned : kHopper;
+}
+
+// Whether a library can have ordered sums on the chip.
 bool chip_orders(const Context& ctx) {
-  const int capability = ctx.stream == nullptr ? kHopper : cudnn::capability(ctx);
+  const int capability = capability_of(ctx);
   return capability >= kHopper && capability < kAfterHopper;
 }
 
@@ -111,7 +119,10 @@ void run_parts(const Context& ctx, const FusedAttention& call, const Documents& 
 
 }  // namespace
 
-bool has_ordered_sums(const Context& ctx) { return chip_orders(ctx) && version_or_0() >= kOrdered; }
+// A plan of time is of the newest library.
+bool has_ordered_sums(const Context& ctx) {
+  return chip_orders(ctx) && (device::planned(ctx) || version_or_0() >= kOrdered);
+}
 
 std::string attention_library() {
   const std::int64_t version = library_version();
@@ -137,6 +148,18 @@ GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t gro
   const double sums = bytes(FusedSums::atomic), scores = bytes(FusedSums::scores);
   const bool ordered = parts_of(call, true).each.sums == FusedSums::ordered, has = has_ordered_sums(ctx);
   return {scores, sums, ordered && has, ordered && !has && chip_orders(ctx) && version_or_0() > 0};
+}
+
+FusedCost fused_cost(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents,
+                     bool deterministic, bool backward) {
+  FusedAttention call = extents_of(q, groups, documents);
+  call.backward = backward;
+  call.sums = deterministic ? FusedSums::scores : FusedSums::atomic;
+  const FusedParts parts = parts_of(call, backward && has_ordered_sums(ctx));
+  const std::int64_t count = parts.sequences * parts.groups;
+  constexpr int kForward = 1, kBackward = 3, kOfDocuments = 2;  // lengths and offsets; statistics
+  return {static_cast<int>(count) * (backward ? kBackward : kForward) + (call.documents ? kOfDocuments : 0),
+          2.0 * static_cast<double>(parts.each.assumed_workspace() * count)};
 }
 
 void refuse(const std::string& reason) {

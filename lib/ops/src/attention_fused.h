@@ -111,6 +111,15 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
 void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
                              const Documents& documents, const View& out, const View& lse);
 
+/// What a call of attention needs beside reading its operands and writing its results once a kernel.
+struct FusedCost {
+  int launches = 0;  ///< kernels, of which cuDNN has one in a forward and three in a backward pass of a part
+  double bytes = 0;  ///< workspace, written and read
+};
+/// The cost of attention of q [B, T, H, D] and `groups` key heads.
+FusedCost fused_cost(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents,
+                     bool deterministic, bool backward);
+
 /// Computes attention_backward with cuDNN.
 void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
                               const View& lse, const View& dout, float scale, const Documents& documents,

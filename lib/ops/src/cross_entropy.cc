@@ -18,9 +18,10 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
        "targets must be int32, one for each row");
   need(losses.dtype == DType::f32 && losses.size() == m && losses.contiguous(), kOp,
        "losses must be float32, one for each row");
-  if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, (backward ? 2 : 1) * bytes_of(logits),
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp,
+                            (backward ? 2 : 1) * bytes_of(logits) + bytes_of(targets, losses),
                             flops_of(logits, backward ? 5 : 3));
+  if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda)
     return cuda::cross_entropy(ctx, logits, targets, losses, gradient_scale, backward);
   const std::int32_t* ids = targets.as<std::int32_t>();

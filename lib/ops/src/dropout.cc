@@ -14,8 +14,8 @@ void dropout(const Context& ctx, const View& x, const Dropout& drop, const View&
   need(x.dtype == out.dtype, kOp, "matrices of different types");
   need(unit_last_stride(x) && unit_last_stride(out), kOp, "rows must have unit stride");
   need(drop.probability >= 0 && drop.probability < 1, kOp, "the probability is not below 1");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, out), flops_of(x, 1));
+  if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) return cuda::dropout(ctx, x, drop, out);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), to(out);

@@ -77,8 +77,8 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, cons
   need_device(ctx, kOp, gate_up, h);
   check_swiglu(kOp, gate_up, h);
   check_amax(ctx, kOp, amax, 1);
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up, h), flops_of(h, 4));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::swiglu_forward(ctx, gate_up, h, amax);
   with_float_type(h.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), out(h);
@@ -98,8 +98,8 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
   check_amax(ctx, kOp, amax, 2);
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up, amax);
   with_float_type(dh.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(gate_up), upstream(dh), out(d_gate_up);
@@ -120,8 +120,8 @@ void embedding_forward(const Context& ctx, const View& tokens, const View& table
   constexpr const char* kOp = "embedding";
   need_device(ctx, kOp, tokens, table, out);
   check_embedding(kOp, tokens, table, out);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(tokens) + 2 * bytes_of(out));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(out));
   if (ctx.device == DeviceType::cuda) return cuda::embedding_forward(ctx, tokens, table, out, part);
   if (!part.part) check_ids(kOp, tokens, table.shape[0], 0);
   const std::int32_t* ids = tokens.as<std::int32_t>();
@@ -157,8 +157,10 @@ void embedding_backward(const Context& ctx, const View& tokens, const View& dout
   need_device(ctx, kOp, tokens, dout, dtable);
   check_embedding(kOp, tokens, dtable, dout);
   need(dtable.dtype == DType::f32, kOp, "the gradient must be float32");
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout) + 8 * static_cast<double>(dout.size()),
-                            flops_of(dout, 1));
+  // On a device the tokens are sorted first: zeros, ranks and an order, which have eight more accesses to each token.
+  const device::Timer timer(ctx, device::Work::elementwise, kOp,
+                            bytes_of(dout) + 8 * static_cast<double>(dout.size()) + 9 * bytes_of(tokens),
+                            flops_of(dout, 1), 4);
   if (ctx.device == DeviceType::cuda) return embedding_backward_on_device(ctx, tokens, dout, dtable, part);
   if (ctx.dry) return;
   if (!part.part) check_ids(kOp, tokens, dtable.shape[0], 0);
@@ -191,8 +193,10 @@ void bias_backward(const Context& ctx, const View& dy, const View& db) {
   const std::int64_t partials = ctx.device == DeviceType::cuda ? cuda::column_blocks(dy.shape[0], n) : blocks.count;
   const device::Scope scope(*ctx.arena);
   const View partial = tensor::allocate(ctx, DType::f32, {partials, n}, "scratch");
-  if (ctx.dry || n == 0) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, db), flops_of(dy, 1));
+  if (n == 0) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy) + 2 * bytes_of(partial, db),
+                            flops_of(dy, 1), 2);
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::bias_backward(ctx, dy, db, partial);
   float* sums = partial.as<float>();
   with_float_type(dy.dtype, kOp, [&]<class T>() {
@@ -213,8 +217,8 @@ void add(const Context& ctx, const View& a, const View& b, const View& out) {
   need(same_shape(a, b) && same_shape(a, out) && a.rank >= 1, kOp, "shapes differ");
   need(a.dtype == b.dtype && a.dtype == out.dtype, kOp, "activations of different types");
   need(unit_last_stride(a) && unit_last_stride(b) && unit_last_stride(out), kOp, "rows must have unit stride");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(a, b, out), flops_of(out, 1));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::add(ctx, a, b, out);
   with_float_type(a.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(a), b_rows(b), out_rows(out);
@@ -232,8 +236,9 @@ void sum_terms(const Context& ctx, const View& terms, const View& out) {
   need(terms.rank == 2 && terms.shape[0] > 0 && terms.size() == terms.shape[0] * out.size(), kOp, "shapes differ");
   need(terms.dtype == DType::bf16 && out.dtype == DType::f32, kOp, "terms must be bf16 and the sum f32");
   need(terms.contiguous() && out.contiguous(), kOp, "not contiguous");
-  if (ctx.dry || out.size() == 0) return;
+  if (out.size() == 0) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(terms, out), flops_of(terms, 1));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::sum_terms(ctx, terms, out);
   const std::int64_t count = terms.shape[0], n = out.size();
   const Runs runs(out, true);
@@ -258,8 +263,9 @@ void sum_partials(const Context& ctx, const View& terms, const View& bias, const
   need(terms.dtype == out.dtype && (bias.empty() || (bias.dtype == out.dtype && bias.size() == out.shape[1])), kOp,
        "terms, bias and sum differ in type or columns");
   need(terms.contiguous() && out.contiguous() && (bias.empty() || bias.contiguous()), kOp, "not contiguous");
-  if (ctx.dry || out.size() == 0) return;
+  if (out.size() == 0) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(terms, out), flops_of(terms, 1));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::sum_partials(ctx, terms, bias, out);
   const std::int64_t count = terms.shape[0], n = out.size(), columns = out.shape[1];
   with_float_type(out.dtype, kOp, [&]<class T>() {
@@ -286,8 +292,8 @@ void copy(const Context& ctx, const View& in, const View& out) {
   need_device(ctx, kOp, in, out);
   const bool flat = in.contiguous() && out.contiguous();
   need(in.rank >= 1 && out.rank >= 1 && in.size() == out.size() && (flat || same_shape(in, out)), kOp, "shapes differ");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(in, out));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::copy(ctx, in, out);
   with_float_type(in.dtype, kOp, [&]<class A>() {
     with_float_type(out.dtype, kOp, [&]<class B>() {
@@ -306,8 +312,8 @@ void copy(const Context& ctx, const View& in, const View& out) {
 void zero(const Context& ctx, const View& x) {
   need_device(ctx, "zero", x);
   need(x.contiguous(), "zero", "not contiguous");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, "zero", bytes_of(x));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::zero(ctx, x);
   constexpr std::int64_t kPiece = 1 << 18;
   const auto bytes = static_cast<std::int64_t>(x.bytes());

@@ -63,8 +63,8 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, y);
   check_amax(ctx, kOp, amax, 1);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, weight, y, rstd), flops_of(x, 4));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, y), flops_of(x, 4));
   if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), out(y);
@@ -88,8 +88,9 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
   check_rows(kOp, x, sum);
   check_rows(kOp, x, y);
   check_amax(ctx, kOp, amax, 1);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, weight, sum, y, rstd),
+                            flops_of(x, 5));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, sum, y), flops_of(x, 5));
   if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
@@ -129,8 +130,10 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
     scope.emplace(*ctx.arena);
   }
   const View partial = weighted ? tensor::allocate(ctx, DType::f32, {blocks, n}, "scratch") : View{};
+  const device::Timer timer(ctx, device::Work::elementwise, kOp,
+                            bytes_of(dy, x, weight, rstd, upstream, dx) + 2 * bytes_of(partial, dweight),
+                            flops_of(x, 10), weighted ? 2 : 1);
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dy, x, upstream, dx), flops_of(x, 10));
   if (ctx.device == DeviceType::cuda)
     return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial, amax);
   with_float_type(x.dtype, kOp, [&]<class T>() {

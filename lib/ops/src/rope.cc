@@ -22,8 +22,8 @@ void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View
   const auto half = static_cast<std::int64_t>(inv_freq.size());
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] == sin.shape[0], kOp,
        "must be float32, positions x frequencies");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(cos, sin));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::rope_tables(ctx, inv_freq, cos, sin);
   float *c = cos.as<float>(), *s = sin.as<float>();
   parallel_for(cos.shape[0], half * 16, [&](std::int64_t t) {
@@ -41,8 +41,8 @@ void rope(const Context& ctx, const View& x, const View& cos, const View& sin, b
   const std::int64_t positions = x.shape[1], heads = x.shape[2], half = x.shape[3] / 2;
   need(is_table(cos, half) && is_table(sin, half) && cos.shape[0] >= positions && sin.shape[0] >= positions, kOp,
        "the tables have too few positions or another width");
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(x) + bytes_of(cos, sin), flops_of(x, 3));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(x), flops_of(x, 3));
   if (ctx.device == DeviceType::cuda) return cuda::rope(ctx, x, cos, sin, inverse);
   const float *c = cos.as<float>(), *s = sin.as<float>();
   const float sign = inverse ? -1.0f : 1.0f;

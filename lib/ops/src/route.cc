@@ -227,9 +227,11 @@ void route_forward(const Context& ctx, const View& logits, const RouteOptions& o
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::allocate(ctx, DType::i32, {blocks_of(ctx, m), n}, "scratch");
+  const device::Timer timer(ctx, device::Work::elementwise, kOp,
+                            bytes_of(logits, routes.probabilities, routes.log_sums, routes.weights) +
+                                2 * bytes_of(routes.experts, routes.rows) + bytes_of(routes.tokens),
+                            flops_of(logits, 5), 3);
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(logits, routes.probabilities),
-                            flops_of(logits, 5));
   if (ctx.device == DeviceType::cuda) return cuda::route_forward(ctx, logits, options, routes, scratch);
   route_on_host(logits, options, routes, scratch);
 }
@@ -243,9 +245,9 @@ void add_route_sums(const Context& ctx, const Routes& routes, const View& sums) 
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::allocate(ctx, DType::f64, {blocks_of(ctx, routes.experts.shape[0]), n + 2}, "scratch");
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(routes.probabilities, routes.log_sums),
+                            flops_of(routes.probabilities, 1), 2);
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(routes.probabilities),
-                            flops_of(routes.probabilities, 1));
   if (ctx.device == DeviceType::cuda) return cuda::add_route_sums(ctx, routes, sums, scratch);
   sum_on_host(routes, scratch, sums.as<double>());
 }
@@ -257,8 +259,9 @@ void gather_rows(const Context& ctx, const View& x, const View& tokens, const Vi
   need(x.rank == 2 && is(x, x.dtype, x.shape[0], x.shape[1]) && is(tokens, DType::i32, tokens.size()) &&
            is(out, x.dtype, tokens.size(), x.shape[1]),
        kOp, "activations do not match the routes");
-  if (ctx.dry || out.size() == 0) return;
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, 2 * bytes_of(out));
+  if (out.size() == 0) return;
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(tokens) + 2 * bytes_of(out));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::gather_rows(ctx, x, tokens, out);
   const auto bytes = static_cast<std::size_t>(x.shape[1]) * dtype::size_of(x.dtype);
   const auto* const rows = tokens.as<std::int32_t>();
@@ -273,8 +276,8 @@ void combine_rows(const Context& ctx, const View& y, const Routes& routes, const
   constexpr const char* kOp = "sums of experts";
   check_routes(ctx, kOp, routes);
   check_activations(ctx, kOp, routes, out, y);
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(y, out), flops_of(y, 2));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::add_experts(ctx, kOp, y, routes, routes.weights, {}, out);
   sum_rows_on_host(y, routes, routes.weights, {}, out);
 }
@@ -288,8 +291,8 @@ void combine_rows_backward(const Context& ctx, const View& dout, const View& y, 
   check_activations(ctx, kOp, routes, dout, dy);
   const std::int64_t m = routes.experts.shape[0], k = routes.per_token(), n = dout.shape[1];
   need(is(dweights, DType::f32, m, k), kOp, "dweights must be float32 and match the routes");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dout, y, dy), flops_of(y, 3));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::combine_rows_backward(ctx, dout, y, routes, dy, dweights);
   const auto* rows = routes.rows.as<std::int32_t>();
   const auto* weights = routes.weights.as<float>();
@@ -311,8 +314,8 @@ void sum_rows(const Context& ctx, const View& dx, const Routes& routes, const Vi
   need_device(ctx, kOp, addend);
   check_activations(ctx, kOp, routes, out, dx);
   need(is(addend, DType::f32, out.shape[0], out.shape[1]), kOp, "the addend must be float32 and match the result");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dx, addend, out), flops_of(dx, 1));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::add_experts(ctx, kOp, dx, routes, {}, addend, out);
   sum_rows_on_host(dx, routes, {}, addend, out);
 }
@@ -326,9 +329,9 @@ void route_backward(const Context& ctx, const View& dweights, const Routes& rout
   need(is(dweights, DType::f32, m, k) && is(dlogits, DType::f32, m, n), kOp,
        "gradients must be float32 and match the routes");
   need(balance.aux.empty() || is(balance.aux, DType::f32, n), kOp, "aux must be float32, one for each expert");
-  if (ctx.dry) return;
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dlogits, routes.probabilities),
                             flops_of(dlogits, 4));
+  if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::route_backward(ctx, dweights, routes, normalize, balance, dlogits);
   parallel_for(m, n * 2, [&](std::int64_t i) {
     route_gradient(dweights.as<float>() + i * k, routes, normalize, balance, i, dlogits.as<float>() + i * n);

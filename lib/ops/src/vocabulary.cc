@@ -32,8 +32,8 @@ void logit_maxima(const Context& ctx, const View& logits, const View& out) {
   need_device(ctx, kOp, logits, out);
   check_logits(kOp, logits, {&out});
   need(out.size() == logits.shape[0], kOp, "expected one result for each row");
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, bytes_of(logits, out), flops_of(logits, 1));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, bytes_of(logits), flops_of(logits, 1));
   if (ctx.device == DeviceType::cuda) return cuda::logit_maxima(ctx, logits, out);
   with_float_type(logits.dtype, kOp, [&]<class T>() {
     const StridedRows<T> rows(logits);
@@ -49,8 +49,9 @@ void logit_sums(const Context& ctx, const View& logits, const View& targets, std
   check_logits(kOp, logits, {&maxima, &out});
   check_targets(kOp, logits, targets);
   need(maxima.size() == logits.shape[0] && out.size() == 2 * logits.shape[0], kOp, "expected two sums for each row");
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, bytes_of(logits, targets, maxima, out),
+                            flops_of(logits, 2));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, bytes_of(logits), flops_of(logits, 2));
   if (ctx.device == DeviceType::cuda) return cuda::logit_sums(ctx, logits, targets, first, maxima, out);
   const std::int32_t* const ids = targets.as<std::int32_t>();
   with_float_type(logits.dtype, kOp, [&]<class T>() {
@@ -73,9 +74,11 @@ void cross_entropy_of_part(const Context& ctx, const View& logits, const View& t
   check_targets(kOp, logits, targets);
   const std::int64_t m = logits.shape[0];
   need(maxima.size() == m && sums.size() == 2 * m && losses.size() == m, kOp, "expected one loss for each row");
+  const double of_rows = bytes_of(targets, maxima, sums);
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp,
+                            of_rows + bytes_of(losses) + (backward ? of_rows + 2 * bytes_of(logits) : 0),
+                            backward ? flops_of(logits, 2) : 0, backward ? 2 : 1);
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::cross_entropy, kOp, backward ? 2 * bytes_of(logits) : bytes_of(losses),
-                            backward ? flops_of(logits, 2) : 0);
   if (ctx.device == DeviceType::cuda)
     return cuda::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
   const std::int32_t* const ids = targets.as<std::int32_t>();

@@ -77,19 +77,22 @@ Scalars scalars_of(const Settings& settings, std::int64_t t, double lr, std::uin
 }
 
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
+  const device::Timer timer(ctx, device::Work::optimizer, "gate", 2 * sizeof(double) + sizeof(Gate));
+  if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) return cuda::set_gate(ctx, loss, square_sum, clip, gate);
-  if (!ctx.dry) *gate = gate_of(*loss, std::sqrt(*square_sum), clip);
+  *gate = gate_of(*loss, std::sqrt(*square_sum), clip);
 }
 
 void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
   check(ctx, block);
-  if (ctx.dry || block.master.size() == 0) return;
+  if (block.master.size() == 0) return;
   const bool same = block.compute_weight.data == block.master.data && block.compute_weight.dtype == block.master.dtype;
   const bool copies = !block.compute_weight.empty() && !same;
   const device::Timer timer(ctx, device::Work::optimizer, "AdamW",
                             2 * tensor::bytes_of(block.master, block.m, block.v) + tensor::bytes_of(block.gradient) +
                                 (copies ? tensor::bytes_of(block.compute_weight) : 0.0),
                             15 * static_cast<double>(block.master.size()));
+  if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) {
     AdamwBlock there = block;
     if (!copies) there.compute_weight = {};

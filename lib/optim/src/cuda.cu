@@ -8,7 +8,7 @@ namespace fp8::optim::cuda {
 using device::CudaLauncher;
 
 void adamw(const Context& ctx, const AdamwBlock& block, const Settings& settings, const Scalars& scalars) {
-  if (!ctx.dry) adamw_cuda(CudaLauncher(ctx), block, settings, scalars);
+  adamw_cuda(CudaLauncher(ctx), block, settings, scalars);
 }
 
 namespace {
@@ -18,7 +18,7 @@ void add_sums_of(const Context& ctx, const View& x, double* total) {
   const device::Scope scope(*ctx.arena);
   const auto bytes = static_cast<std::size_t>(pieces_to_sum(x.size())) * sizeof(double);
   auto* const partial = reinterpret_cast<double*>(ctx.arena->allocate(bytes, "scratch"));
-  if (!ctx.dry && x.size() > 0) add_sums_cuda<Of>(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
+  if (x.size() > 0) add_sums_cuda<Of>(CudaLauncher(ctx), x.as<const float>(), x.size(), partial, total);
 }
 
 }  // namespace
@@ -28,11 +28,11 @@ void add_squares(const Context& ctx, const View& x, double* total) { add_sums_of
 void add_sum(const Context& ctx, const View& x, double* total) { add_sums_of<Itself>(ctx, x, total); }
 
 void add_in_order(const Context& ctx, std::span<const double> values, double* total) {
-  if (!ctx.dry) add_in_order_cuda(CudaLauncher(ctx), values, total);
+  add_in_order_cuda(CudaLauncher(ctx), values, total);
 }
 
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
-  if (!ctx.dry) set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
+  set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
 }
 
 }  // namespace fp8::optim::cuda

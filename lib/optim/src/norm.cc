@@ -14,6 +14,7 @@ namespace fp8::optim {
 namespace {
 
 constexpr std::int64_t kBlock = 1 << 15;  // elements summed by one thread
+constexpr int kSumLaunches = 2;           // on a device: sums of pieces, and their sum
 
 void check(const Context& ctx, const View& x) {
   if (!x.contiguous()) throw Error("sum: the input is not contiguous");
@@ -25,9 +26,9 @@ void check(const Context& ctx, const View& x) {
 void add_squares(const Context& ctx, const View& x, double* total) {
   check(ctx, x);
   const device::Timer timer(ctx, device::Work::optimizer, "sum of squares", tensor::bytes_of(x),
-                            2 * static_cast<double>(x.size()));
-  if (ctx.device == device::DeviceType::cuda) return cuda::add_squares(ctx, x, total);
+                            2 * static_cast<double>(x.size()), kSumLaunches);
   if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_squares(ctx, x, total);
   const std::int64_t n = x.size(), blocks = divide_up(n, kBlock);
   const float* data = x.as<const float>();
   const AdamwKernels& kernels = adamw_kernels();
@@ -42,15 +43,18 @@ void add_squares(const Context& ctx, const View& x, double* total) {
 }
 
 void add_in_order(const Context& ctx, std::span<const double> values, double* total) {
-  if (ctx.device == device::DeviceType::cuda) return cuda::add_in_order(ctx, values, total);
+  const device::Timer timer(ctx, device::Work::optimizer, "sum in order", 8.0 * static_cast<double>(values.size()));
   if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_in_order(ctx, values, total);
   for (const double value : values) *total += value;
 }
 
 void add_sum(const Context& ctx, const View& x, double* total) {
   check(ctx, x);
-  if (ctx.device == device::DeviceType::cuda) return cuda::add_sum(ctx, x, total);
+  const device::Timer timer(ctx, device::Work::cross_entropy, "sum of losses", tensor::bytes_of(x),
+                            static_cast<double>(x.size()), kSumLaunches);
   if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::add_sum(ctx, x, total);
   const float* data = x.as<const float>();
   *total += std::accumulate(data, data + x.size(), 0.0);
 }

@@ -61,9 +61,9 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contractio
   if (out.size() != expected || !out.contiguous())
     throw Error("amax: the result has " + std::to_string(out.size()) + " elements, not " + std::to_string(expected));
   if (skip_nan && granularity != Granularity::tensor) throw Error("amax: NaN is left out of whole tensors only");
-  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
-  if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out, skip_nan);
+  const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()), 2);
   if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::amax(ctx, x, granularity, contract, out, skip_nan);
   dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
     float* const to = out.as<float>();
     if (granularity == Granularity::tensor)
@@ -78,8 +78,8 @@ void record_amax(const Context& ctx, const View& x, const View& out) {
   if (!unit_columns(x)) return record_amax(ctx, x.transposed(), out);
   if (out.size() != 1) throw Error("record_amax: the result is not one number");
   const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(x), static_cast<double>(x.size()));
-  if (on_device(ctx)) return cuda::record_amax(ctx, x, out);
   if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::record_amax(ctx, x, out);
   dtype::with_float_type(x.dtype, "amax", [&]<class T>() { raise(*out.as<float>(), amax_all<T>(x, true)); });
 }
 

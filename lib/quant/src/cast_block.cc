@@ -188,13 +188,16 @@ View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t c
                 last);
 }
 
+bool folds(const Quantized& q, const CastOptions& options) {
+  return options.fold && (options.power_of_2 || q.granularity == Granularity::block1x32);
+}
+
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options) {
   CastCounts counts;
-  const bool powers = options.power_of_2 || q.granularity == Granularity::block1x32;
   dtype::with_fp8_grid(q.format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
       BlockCast<Grid, T> cast{rows_of<T>(x), q, block_rule<T>(q.granularity, Grid::kMax, options.power_of_2),
-                              block_extent(q.granularity), options.fold && powers};
+                              block_extent(q.granularity), folds(q, options)};
       q.folded = cast.fold && cast.run(counts);
       if (q.folded) return;
       cast.fold = false;  // or a code did not fold, which is rare: again, without

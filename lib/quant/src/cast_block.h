@@ -12,6 +12,9 @@ inline constexpr std::int64_t kDeviceRows = 8;
 View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,
                            ContractionAxis contract);
 
+/// Whether codes are multiplied by their inverse scales, if every product is exact.
+bool folds(const Quantized& q, const CastOptions& options);
+
 /// Casts x, a matrix with unit column stride, into q.codes and q.scale, sets q.inverse_scale and, with options.fold,
 /// q.folded. Deterministic for any number of threads.
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options);

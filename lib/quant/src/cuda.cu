@@ -15,11 +15,11 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contractio
 }
 
 void record_amax(const Context& ctx, const View& x, const View& out) {
-  if (!ctx.dry) launch_amax(CudaLauncher(ctx), x, {out, {}, {}}, true, true);
+  launch_amax(CudaLauncher(ctx), x, {out, {}, {}}, true, true);
 }
 
 void update_scales(const Context& ctx, const ScaleSlots& slots, const DelayedRule& rule, const std::int32_t* skip) {
-  if (!ctx.dry) launch_update_scales(CudaLauncher(ctx), slots, rule, skip);
+  launch_update_scales(CudaLauncher(ctx), slots, rule, skip);
 }
 
 QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
@@ -28,11 +28,11 @@ QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts,
 
 void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales) {
-  if (!ctx.dry) launch_scales(CudaLauncher(ctx), amax, options, scales, inverse_scales);
+  launch_scales(CudaLauncher(ctx), amax, options, scales, inverse_scales);
 }
 
 void scale_columns(const Context& ctx, const View& x, const View& factors, const View& out) {
-  if (!ctx.dry) launch_scale_columns(CudaLauncher(ctx), x, factors, out);
+  launch_scale_columns(CudaLauncher(ctx), x, factors, out);
 }
 
 void fill(const Context& ctx, const View& out, float value) {

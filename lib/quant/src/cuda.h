@@ -1,5 +1,6 @@
 /// The CUDA operations of this crate. Callers have checked the arguments: matrices have unit column stride, and all
-/// memory is on the device. Defined in cuda.cu; in builds without CUDA they throw Error. Private to this crate.
+/// memory is on the device; not in a dry context. Defined in cuda.cu; in builds without CUDA they throw Error. Private
+/// to this crate.
 #pragma once
 
 #include "fp8/quant/history.h"
@@ -31,8 +32,7 @@ void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, 
 /// See quant::cast_to_bytes.
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts);
-/// Contiguous FP8 codes in the layout for the GEMM that contracts `contract`: `codes` itself if it has that layout,
-/// else a copy in the arena.
+/// Contiguous FP8 codes, not laid out for the GEMM that contracts `contract`, in a copy that is, in the arena.
 View repack(const Context& ctx, const View& codes, ContractionAxis contract);
 /// The BF16 values of FP8 codes, with the same strides; memory from the arena.
 View upcast(const Context& ctx, const View& codes, dtype::DType format);

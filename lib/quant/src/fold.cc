@@ -2,6 +2,7 @@
 #include "fp8/quant/fold.h"
 
 #include "cuda.h"
+#include "device_cast.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/dispatch.h"
 #include "fp8/quant/scale.h"
@@ -20,11 +21,11 @@ View scale_columns(const Context& ctx, const View& x, const View& factors) {
   const View out = tensor::allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "scratch");
   const device::Timer timer(ctx, device::Work::cast, "fold scales", tensor::bytes_of(x, out),
                             static_cast<double>(x.size()));
+  if (ctx.dry) return out;
   if (on_device(ctx)) {
     cuda::scale_columns(ctx, x, factors, out);
     return out;
   }
-  if (ctx.dry) return out;
   dtype::with_float_type(x.dtype, "scale_columns", [&]<class T>() {
     const MatrixRows<T> rows = rows_of<T>(x);
     const float* const factor = factors.as<float>();
@@ -40,6 +41,7 @@ View scale_columns(const Context& ctx, const View& x, const View& factors) {
 
 View unit_scale(const Context& ctx) {
   const View one = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
+  const device::Timer timer(ctx, device::Work::cast, "unit scale", tensor::bytes_of(one));
   if (ctx.dry) return one;
   if (on_device(ctx)) {
     cuda::fill(ctx, one, 1.0f);
@@ -57,14 +59,17 @@ Quantized without_scales(const Context& ctx, const Quantized& rows, bool emulate
   q.contract = ContractionAxis::first;
   q.scale = q.inverse_scale = unit_scale(ctx);
   if (!on_device(ctx)) return q;
-  q.codes = cuda::repack(ctx, rows.codes, ContractionAxis::first);
-  if (emulate) q.codes = cuda::upcast(ctx, q.codes, q.format);
+  const device::Timer timer(ctx, device::Work::cast, "decode", (emulate ? 5 : 2) * tensor::bytes_of(rows.codes), 0,
+                            emulate ? 2 : 1);
+  q.codes = repack(ctx, rows.codes, ContractionAxis::first);
+  if (emulate) q.codes = upcast(ctx, q.codes, q.format);
   return q;
 }
 
 View reciprocals(const Context& ctx, const View& scales) {
   require_device(ctx, scales, "reciprocals");
   const View out = tensor::allocate(ctx, DType::f32, {scales.size()}, "fp8 codes");
+  const device::Timer timer(ctx, device::Work::cast, "reciprocals", tensor::bytes_of(scales, out));
   if (ctx.dry) return out;
   if (on_device(ctx)) {
     cuda::reciprocals(ctx, scales, out);
@@ -80,11 +85,15 @@ void cast_rows_to_bytes(const Context& ctx, const View& x, DType format, const C
   const float max = dtype::max_of(format);
   if (!unit_columns(x) || codes.shape != x.shape || !codes.contiguous() || scales.size() != x.shape[0])
     throw Error("cast_rows_to_bytes: codes or scales do not have the shape of the matrix");
-  const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes),
-                            static_cast<double>(x.size()));
-  if (on_device(ctx)) return cuda::cast_rows_to_bytes(ctx, x, format, options, codes, scales);
-  if (ctx.dry) return;
+  // Zeros, amaxes, scales, codes; on the host one pass over each row.
+  const device::Timer timer(ctx, device::Work::cast, "cast to bytes",
+                            (on_device(ctx) ? 2 : 1) * tensor::bytes_of(x) + tensor::bytes_of(codes) +
+                                kBytesOfRowScale * static_cast<double>(x.shape[0]),
+                            2 * static_cast<double>(x.size()), 4);
   const bool on_ranks = covers_ranks({format, Granularity::row}, ContractionAxis::last, options.split);
+  if (ctx.dry && on_ranks) reduce(ctx, options.split, scales);
+  if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::cast_rows_to_bytes(ctx, x, format, options, codes, scales);
   if (on_ranks) {
     amax(ctx, x, Granularity::row, ContractionAxis::last, scales);
     reduce(ctx, options.split, scales);

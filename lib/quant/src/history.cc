@@ -38,8 +38,8 @@ void update_scales(const device::Context& ctx, const ScaleSlots& slots, const De
   }
   if (length < 1) throw Error("update_scales: a history has at least one amax");
   const device::Timer timer(ctx, device::Work::cast, "delayed scales", 2 * tensor::bytes_of(slots.history));
-  if (on_device(ctx)) return cuda::update_scales(ctx, slots, rule, skip);
   if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::update_scales(ctx, slots, rule, skip);
   for (std::int64_t i = 0; i < n; ++i) {
     float &amax = slots.amax.as<float>()[i], &scale = slots.scale.as<float>()[i];
     if (std::isfinite(amax) && (skip == nullptr || *skip == 0)) {

@@ -8,6 +8,7 @@
 
 #include "cast_block.h"
 #include "cuda.h"
+#include "device_cast.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/dtype/dispatch.h"
@@ -24,14 +25,8 @@ using dtype::DType;
 constexpr std::string_view kCategory = "fp8 codes";
 constexpr std::int64_t kSquare = block_extent(Granularity::block128x128).across;
 
-constexpr std::string_view kQuantize = "quantize";
-
-// Bytes that a cast reads and writes: x twice, for the amax and for the cast, and the codes of each layout, two bytes
-// per element on the host and one on a device.
-double bytes_to_quantize(const View& x, int layouts) {
-  const int each = x.device == device::DeviceType::host ? 2 : 1;
-  return 2 * tensor::bytes_of(x) + static_cast<double>(layouts * each * x.size());
-}
+// Bytes that a cast on the host reads and writes: x twice, for the amax and for the cast, and codes of two bytes.
+double bytes_to_quantize(const View& x) { return 2 * tensor::bytes_of(x) + 2 * static_cast<double>(x.size()); }
 
 double flops_of(const View& v, double each) { return each * static_cast<double>(v.size()); }
 
@@ -142,9 +137,9 @@ void dequantize_row(const Bf16* from, const float* scale, const ScaleGrid& grid,
 View dequantize_rows(const Context& ctx, const Quantized& q) {
   const std::int64_t rows = q.codes.shape[0], cols = q.codes.shape[1];
   const View out = tensor::allocate(ctx, DType::f32, {rows, cols}, "scratch");
-  if (ctx.dry) return out;
   const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(q.codes, out),
                             flops_of(q.codes, 1));
+  if (ctx.dry) return out;
   const ScaleGrid grid = scale_grid(q);
 #pragma omp parallel for if (q.codes.size() >= kParallelElements)
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -175,6 +170,15 @@ void require_known(const Context& ctx, const Cast& cast, const CastOptions& opti
     throw Error("quantize: a known scale is one number for a whole tensor");
 }
 
+// x has unit column stride; a result with Granularity::none stays empty.
+QuantizedPair cast_on_device(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
+  for (const Cast& cast : {casts.last, casts.first})
+    if (cast.fp8()) dtype::max_of(cast.format);  // throws unless FP8
+  if (!casts.last.fp8() && !casts.first.fp8()) return {};
+  const device::Timer timer(ctx, span_of_cast(x, casts, options));
+  return ctx.dry ? plan_pair(ctx, x, casts, options) : cuda::quantize(ctx, x, casts, options);
+}
+
 QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
                                       const CastOptions& options) {
   if (!unit_columns(x)) {
@@ -184,14 +188,7 @@ QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const C
         quantize_both_on_device(ctx, x.transposed(), {.last = casts.first, .first = casts.last}, of_transposed);
     return {.last = transposed(pair.first), .first = transposed(pair.last)};
   }
-  int layouts = 0;
-  for (const Cast& cast : {casts.last, casts.first}) {
-    if (!cast.fp8()) continue;
-    dtype::max_of(cast.format);  // throws unless FP8
-    ++layouts;
-  }
-  const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, layouts), flops_of(x, 2));
-  QuantizedPair pair = cuda::quantize(ctx, x, casts, options);
+  QuantizedPair pair = cast_on_device(ctx, x, casts, options);
   if (!casts.last.fp8()) pair.last = high_precision(x, ContractionAxis::last);
   if (!casts.first.fp8()) pair.first = high_precision(x, ContractionAxis::first);
   return pair;
@@ -218,12 +215,9 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
     options.split = flipped(options.split);
     return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
   }
-  if (on_device(ctx)) {
-    dtype::max_of(cast.format);  // throws unless FP8
-    const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
-    return contract == ContractionAxis::last ? cuda::quantize(ctx, x, {.last = cast, .first = {}}, options).last
-                                             : cuda::quantize(ctx, x, {.last = {}, .first = cast}, options).first;
-  }
+  if (on_device(ctx))
+    return contract == ContractionAxis::last ? cast_on_device(ctx, x, {.last = cast, .first = {}}, options).last
+                                             : cast_on_device(ctx, x, {.last = {}, .first = cast}, options).first;
   const bool blocks = block_extent(cast.granularity).along > 0,
              straddles = blocks && covers_ranks(cast, contract, options.split);
   const std::int64_t count =
@@ -243,12 +237,14 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
               .inverse_scale = known       ? options.known.inverse_scale
                                : straddles ? View{}
                                            : scales()};
-  const device::Timer timer(ctx, device::Work::cast, kQuantize, bytes_to_quantize(x, 1), flops_of(x, 2));
+  const device::Timer timer(ctx, device::Work::cast, "quantize", bytes_to_quantize(x), flops_of(x, 2));
   CastCounts counts;
   if (straddles)
     counts = cast_straddling(ctx, x, q, options);
   else if (blocks && !ctx.dry)
     counts = cast_blocks(x, q, options);
+  if (ctx.dry && !known) reduce_amaxes(ctx, q, options, q.scale);
+  q.folded = q.folded || (device::planned(ctx) && blocks && folds(q, options));
   dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
     if (ctx.dry || blocks) return;
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
@@ -286,8 +282,8 @@ void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& 
   }
   const float max = dtype::max_of(options.format);
   const device::Timer timer(ctx, device::Work::cast, "scales", 3 * tensor::bytes_of(amax));
-  if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, options, scales, inverse_scales);
   if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::scales_from_amax(ctx, amax, options, scales, inverse_scales);
   for (std::int64_t i = 0; i < amax.size(); ++i) {
     const float scale = scale_by_rule(options.rule, amax.as<float>()[i], max, options.power_of_2);
     scales.as<float>()[i] = scale;
@@ -305,6 +301,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
   if (on_device(ctx)) {
     dtype::max_of(format);  // throws unless FP8
     if (!unit_columns(x)) throw Error("cast_to_bytes: on a GPU rows must have unit stride");
+    if (ctx.dry) return;
     return cuda::cast_to_bytes(ctx, x, format, scale, codes, counts);
   }
   CastCounts done;
@@ -334,8 +331,11 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
   if (blocks && emulate && on_device(ctx)) throw Error("from_bytes: codes in blocks cannot be emulated on a GPU");
   dtype::max_of(format);  // throws unless FP8
   const bool device = on_device(ctx);
-  const device::Timer timer(ctx, device::Work::cast, "decode", (device && !emulate ? 2 : 3) * tensor::bytes_of(codes));
-  Quantized q{.codes = device ? cuda::repack(ctx, codes, contract)
+  const bool repacks = device && !is_laid_out(codes, contract), upcasts = !device || emulate;
+  const device::Timer timer(ctx, device::Work::cast, "decode",
+                            ((repacks ? 2 : 0) + (upcasts ? 3 : 0)) * tensor::bytes_of(codes), 0,
+                            (repacks ? 1 : 0) + (upcasts ? 1 : 0));
+  Quantized q{.codes = device ? repack(ctx, codes, contract)
                               : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
               .granularity = blocks   ? Granularity::block128x128
@@ -344,7 +344,7 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};
-  if (device && emulate) q.codes = cuda::upcast(ctx, q.codes, format);
+  if (device && emulate) q.codes = upcast(ctx, q.codes, format);
   if (ctx.dry || device) return q;
   constexpr std::int64_t kPiece = 16384;
   const auto* const from = codes.as<std::uint8_t>();

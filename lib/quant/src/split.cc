@@ -129,7 +129,7 @@ void require_split(const Context& ctx, const Cast& cast, ContractionAxis contrac
 }
 
 void reduce(const Context& ctx, const Split& split, const View& amaxes) {
-  if (!ctx.dry && amaxes.size() > 0) split.ranks->reduce(ctx, amaxes);
+  if (amaxes.size() > 0) split.ranks->reduce(ctx, amaxes);
 }
 
 CastOptions with_whole_amax(const Context& ctx, const View& x, const CastPair& casts, CastOptions options) {
@@ -159,13 +159,15 @@ CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, cons
   }
   q.folded = true;
   CastCounts counts;
+  const View amaxes = (columns ? q.scale : q.scale.transposed()).reshaped({blocks});
+  if (ctx.dry) reduce(ctx, options.split, amaxes);
   if (ctx.dry) return counts;
   dtype::with_fp8_grid(q.format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
       const BlockRule rule = block_rule<T>(q.granularity, Grid::kMax, options.power_of_2);
       const PartCast<Grid, T> cast{rows_of<T>(x), down, across, rule.mx};
       cast.amaxes(q.scale);
-      reduce(ctx, options.split, (columns ? q.scale : q.scale.transposed()).reshaped({blocks}));
+      reduce(ctx, options.split, amaxes);
       const bool fits = scales_from(rule, blocks, q.scale.as<float>(), q.inverse_scale.as<float>());
       counts = cast.codes(q.scale, q.inverse_scale, fits, q.codes);
     });

@@ -20,7 +20,7 @@ inline Split flipped(Split split) {
   return split;
 }
 
-/// Reduces amaxes f32 [n] over the ranks; nothing happens in a dry context, or if n is 0.
+/// Reduces amaxes f32 [n] over the ranks; nothing happens if n is 0.
 void reduce(const Context& ctx, const Split& split, const View& amaxes);
 
 /// Casts x, which has parts of blocks of a larger matrix, into q.codes, folded, on the host; scales are of all blocks

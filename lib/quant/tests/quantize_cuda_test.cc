@@ -7,6 +7,7 @@
 
 #include "codes.h"
 #include "cuda.h"
+#include "device_cast.h"
 #include "shim_launches.h"
 #include "tile_sizes.h"
 
@@ -188,7 +189,7 @@ TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
       if (casts.first.fp8()) expect_folded(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      cuda::quantize(dry, x.view, casts, options);
+      plan_pair(dry, x.view, casts, options);
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -251,7 +252,7 @@ TEST(QuantizeCuda, EmulatedCodesEqualTheHosts) {
       if (casts.first.fp8()) expect_emulated(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      cuda::quantize(dry, x.view, casts, {false, nullptr, true});
+      plan_pair(dry, x.view, casts, {false, nullptr, true});
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -332,7 +333,8 @@ TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   device::Arena dry_arena;
   Context dry = device.context.with(dry_arena);
   dry.dry = true;
-  for (const Context& ctx : {device.context, dry}) cuda::quantize(ctx, x.view, {kRowE4m3, kTensorE4m3}, {});
+  cuda::quantize(device.context, x.view, {kRowE4m3, kTensorE4m3}, {});
+  plan_pair(dry, x.view, {kRowE4m3, kTensorE4m3}, {});
   EXPECT_EQ(dry_arena.peak(), device.arena.peak());
 }
 
@@ -396,7 +398,7 @@ TEST(QuantizeCuda, GridsOfLargeMatrices) {
     };
     const View x = view(DType::bf16, rows, cols), codes = view(DType::u8, rows, cols), one = view(DType::f32, 1, 1);
     cuda::quantize(context, x, {kTensorE4m3, kTensorE4m3}, {.known = {one, one, {}}});
-    cuda::repack(context, codes, ContractionAxis::first);
+    repack(context, codes, ContractionAxis::first);
     cuda::record_amax(context, x, one);
     cuda::quantize(context, x, {kRow128, {}}, {});
   }
@@ -429,7 +431,7 @@ TEST(RepackCuda, MovesBytesAndPadsWithZeros) {
       for (std::int64_t i = 0; i < size.rows * size.cols; ++i)
         codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 37 + 1);
       Device device;
-      const View out = cuda::repack(device.context, codes.view(), contract);
+      const View out = repack(device.context, codes.view(), contract);
       const bool by_row = contract == ContractionAxis::last;
       ASSERT_EQ(out.stride[by_row ? 1 : 0], 1);
       EXPECT_EQ(out.data == codes.view().data, by_row && size.cols % 16 == 0);

@@ -55,7 +55,8 @@ void CopySums::add_copies(const Context& ctx, const Copies& copies) const {
   const int first = group.rank() / copies.ranks * copies.ranks;
   const auto bytes = static_cast<std::int64_t>(copies.sent.bytes());
   {
-    const device::Timer timer(ctx, device::Work::communication, "all-to-all", tensor::bytes_of(copies.terms));
+    const device::Timer timer(ctx, comm::exchange_span("all-to-all", device::ExchangeKind::message, group,
+                                                       static_cast<double>(bytes * (copies.ranks - 1))));
     // Each of these ranks gets the same values.
     std::vector<comm::SentMessage> sent;
     std::vector<comm::ReceivedMessage> received;
@@ -69,7 +70,7 @@ void CopySums::add_copies(const Context& ctx, const Copies& copies) const {
       received.push_back({to, bytes, r});
     }
     mesh_.traffic().add(comm::Along::tp, copies.sent.dtype, bytes * (copies.ranks - 1));
-    group.start_messages(sent, received).wait();
+    if (!ctx.dry) group.start_messages(sent, received).wait();
   }
   ops::sum_partials(ctx, copies.terms, {}, copies.sent);
   each([&](const View& gradient, const View& place) { ops::copy(ctx, place, gradient); });
@@ -78,12 +79,13 @@ void CopySums::add_copies(const Context& ctx, const Copies& copies) const {
 // The first stage has the gradient of a tied embedding as an embedding, the last one that as a head.
 void CopySums::add_tied(const Context& ctx) const {
   {
-    const device::Timer timer(ctx, device::Work::communication, "sum of tied", tensor::bytes_of(tied_));
+    const device::Timer timer(ctx, comm::exchange_span("sum of tied", device::ExchangeKind::message, mesh_.stages(),
+                                                       tensor::bytes_of(tied_)));
     const auto bytes = static_cast<std::int64_t>(tied_.bytes());
     const int other = layout_.stage().begins() ? layout_.stage().stages - 1 : 0;
     const comm::SentMessage sent{bytes_at(tied_), bytes, other};
     const comm::ReceivedMessage received{memory_at(tied_terms_), bytes, other};
-    mesh_.stages().start_messages(std::span(&sent, 1), std::span(&received, 1)).wait();
+    if (!ctx.dry) mesh_.stages().start_messages(std::span(&sent, 1), std::span(&received, 1)).wait();
     mesh_.traffic().add(comm::Along::pp, tied_.dtype, bytes);
   }
   ops::add(ctx, tied_, tied_terms_, tied_);

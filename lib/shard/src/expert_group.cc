@@ -14,8 +14,10 @@ std::int64_t ExpertGroup::first_expert(int rank) const {
 
 void ExpertGroup::gather_counts(const device::Context& ctx, const View& counts, const View& all) {
   const std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks()), static_cast<std::int64_t>(counts.bytes()));
+  const device::Timer timer(
+      ctx, comm::exchange_span("all-gather", device::ExchangeKind::all_gather, *group_, tensor::bytes_of(all)));
+  if (ctx.dry) return;
   traffic_->add_gather(comm::Along::ep, *group_, counts.dtype, bytes.front());
-  const device::Timer timer(ctx, device::Work::communication, "all-gather", static_cast<double>(all.bytes()));
   group_->gather({bytes_at(counts), memory_at(all), bytes});
 }
 
@@ -28,8 +30,11 @@ void ExpertGroup::exchange(const device::Context& ctx, const View& from, std::sp
     return bytes;
   };
   const std::int64_t own = rows_to[static_cast<std::size_t>(rank())] * row;
-  traffic_->add(comm::Along::ep, from.dtype, static_cast<std::int64_t>(from.bytes()) - own);
-  const device::Timer timer(ctx, device::Work::communication, "all-to-all", static_cast<double>(from.bytes()));
+  const std::int64_t to_others = static_cast<std::int64_t>(from.bytes()) - own;
+  const device::Timer timer(ctx, comm::exchange_span("all-to-all", device::ExchangeKind::all_to_all, *group_,
+                                                     static_cast<double>(to_others)));
+  if (ctx.dry) return;
+  traffic_->add(comm::Along::ep, from.dtype, to_others);
   group_->start_all_to_all(bytes_at(from), bytes_of(rows_to), memory_at(to), bytes_of(rows_from)).wait();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fp8/device/device.h"
+#include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 
 namespace fp8::shard {
@@ -73,11 +74,15 @@ model::RoutingGradients ExpertLoad::Flight::gradients(const Context& ctx) {
   std::vector<std::int64_t> counts = counts_;
   clear();
   if (!load_.training_ || !load_.has_losses()) return {};
-  if (ctx.dry) return {step.aux > 0 ? load_.aux_ : tensor::View{}, 0};
   const std::vector<double> sums = tensor::to_host<double>(ctx, sums_);
   ops::zero(ctx, sums_);
   comm::Communicator* const ranks = step.stage != nullptr ? step.stage : step.ranks;
-  if (step.aux > 0 && ranks != nullptr) ranks->all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  if (step.aux > 0 && ranks != nullptr) {
+    const device::Timer timer(ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, *ranks,
+                                                       8.0 * static_cast<double>(counts.size())));
+    if (!ctx.dry) ranks->all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
+  }
+  if (ctx.dry) return {step.aux > 0 ? load_.aux_ : tensor::View{}, 0};
   std::vector<float> aux(counts.size(), 0);
   const auto width = static_cast<std::size_t>(load_.experts_);
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(load_.layers_); ++layer) {

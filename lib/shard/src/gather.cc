@@ -4,6 +4,7 @@
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "groups.h"
+#include "pending.h"
 
 namespace fp8::shard {
 
@@ -59,12 +60,11 @@ void WeightGatherer::count(const comm::Communicator& group, const Sharded& tenso
 }
 
 void WeightGatherer::prefetch(int unit) {
-  if (ctx_.dry || unit < 0 || unit >= layout_.unit_count() || !layout_.has_unit(unit)) return;
+  if (device::plans_memory(ctx_) || unit < 0 || unit >= layout_.unit_count() || !layout_.has_unit(unit)) return;
   Buffer& b = buffers_[index(unit)];
   if (b.unit == unit) return;
-  b.requests.clear();
+  b.pending.clear();
   b.unit = unit;
-  b.bytes = 0;
   ByGroup by_group;
   for (std::size_t i = 0; i < model::kSlots; ++i) {
     const SlotLayout& s = layout_.unit(unit)[i];
@@ -73,7 +73,6 @@ void WeightGatherer::prefetch(int unit) {
       const model::Parameter& p = layout_.parameter(number);
       const ParameterShard& o = own_.of(number);
       const View whole = s.rows_of(weight(unit, i), p);
-      b.bytes += tensor::bytes_of(whole);
       const auto gather = [&](const Sharded& tensor) {
         count(group_of(mesh_, s), tensor);
         add(by_group, group_of(mesh_, s), tensor);
@@ -83,17 +82,17 @@ void WeightGatherer::prefetch(int unit) {
     }
   }
   b.frozen = unit;
-  if (by_group.empty()) return;
-  const device::Timer timer(ctx_, device::Work::communication, "start gather", 0);
-  for (const auto& [group, tensors] : by_group) b.requests.push_back(start_gathers(*group, tensors));
+  for (const auto& [group, tensors] : by_group)
+    b.pending.push_back(start_pending(
+        ctx_, "start gather", comm::exchange_of(device::ExchangeKind::all_gather, *group, bytes_of_whole(tensors)),
+        [&] { return start_gathers(*group, tensors); }));
 }
 
 void WeightGatherer::unshard(const Context& ctx, int unit) {
   prefetch(unit);
   Buffer& b = buffers_[index(unit)];
-  if (b.requests.empty()) return;
-  const device::Timer timer(ctx, device::Work::communication, "gather", std::exchange(b.bytes, 0));
-  for (comm::Request& request : b.requests) request.wait();
+  for (Pending& pending : b.pending) wait(ctx, "gather", pending);
+  b.pending.clear();
 }
 
 View WeightGatherer::gather_masters(const Context& ctx, const SlotLayout& s, DType type) const {
@@ -103,10 +102,13 @@ View WeightGatherer::gather_masters(const Context& ctx, const SlotLayout& s, DTy
     const ParameterShard& o = own_.of(number);
     const View own = tensor::allocate(ctx, type, {o.rows.count(), p.cols()}, "gathered weights");
     if (o.rows.count() > 0) ops::copy(ctx, o.master, own);
-    if (ctx.dry) continue;
     const Sharded tensor{own, s.rows_of(whole, p)};
-    count(group_of(mesh_, s), tensor);
-    start_gathers(group_of(mesh_, s), {&tensor, 1}).wait();
+    comm::Communicator& group = group_of(mesh_, s);
+    const device::Timer timer(ctx, comm::exchange_span("gather masters", device::ExchangeKind::all_gather, group,
+                                                       tensor::bytes_of(tensor.whole)));
+    if (ctx.dry) continue;
+    count(group, tensor);
+    start_gathers(group, {&tensor, 1}).wait();
   }
   return whole;
 }

@@ -43,4 +43,11 @@ inline void add(ByGroup& all, comm::Communicator& group, const Sharded& tensor) 
   found->second.push_back(tensor);
 }
 
+// Bytes of the whole tensors.
+inline double bytes_of_whole(const std::vector<Sharded>& tensors) {
+  double bytes = 0;
+  for (const Sharded& tensor : tensors) bytes += tensor::bytes_of(tensor.whole);
+  return bytes;
+}
+
 }  // namespace fp8::shard

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "fp8/base/clock.h"
 #include "fp8/device/profile.h"
+#include "pending.h"
 #include "view_bytes.h"
 
 namespace fp8::shard {
@@ -33,13 +35,28 @@ std::string contents_of(const model::StageRange& stage, const char* what, std::i
 }
 
 // Waits for messages. `text`: what they carry, for the report of a rank that does not answer.
-void await(const ShardedModel& model, comm::Request& request, const char* name, const std::string& text) {
-  if (model.ctx.dry || model.store.stage().stages == 1) return;
-  const device::Timer timer(model.ctx, device::Work::communication, name, 0);
-  watchdog::ProgressTable& progress = model.store.mesh().stages().progress();
-  progress.set_contents(text);
-  request.wait();
-  progress.set_contents("");
+void await(const ShardedModel& model, Pending& messages, const char* name, const std::string& text) {
+  if (model.store.stage().stages == 1 || (model.ctx.dry && messages.number == 0)) return;
+  if (model.ctx.dry) {
+    wait(model.ctx, name, messages);
+  } else {
+    watchdog::ProgressTable& progress = model.store.mesh().stages().progress();
+    progress.set_contents(text);
+    wait(model.ctx, name, messages);
+    progress.set_contents("");
+  }
+  messages = {};
+}
+
+// Starts messages to and from the neighbouring stages, if there are any.
+Pending start_messages(const ShardedModel& model, std::span<const comm::SentMessage> sent,
+                       std::span<const comm::ReceivedMessage> received) {
+  if ((sent.empty() && received.empty()) || device::plans_memory(model.ctx)) return {};
+  comm::Communicator& stages = model.store.mesh().stages();
+  double bytes = 0;
+  for (const comm::SentMessage& message : sent) bytes += static_cast<double>(message.bytes);
+  return start_pending(model.ctx, "start message", comm::exchange_of(device::ExchangeKind::message, stages, bytes),
+                       [&] { return stages.start_messages(sent, received); });
 }
 
 // A micro-batch between the beginning of its forward and the end of its backward on this stage.
@@ -50,8 +67,8 @@ struct Flight {
   device::PooledMemory memory;  // memory of the batch
   std::int64_t rows = 0;
   model::MicroBatch micro_batch;
-  comm::Request sending;  // the message that it has sent last
-  std::string sent;       // what that message carries
+  Pending sending;   // the message that it has sent last
+  std::string sent;  // what that message carries
 
  private:
   model::MicroBatch make(ShardedModel& model, const StepPasses& passes, int number) {
@@ -68,16 +85,15 @@ class Passes {
       : model_(model),
         passes_(passes),
         stage_(model.store.stage()),
-        ranks_(model.store.mesh().stages()),
         receives_early_(model.ctx.device == device::DeviceType::host),
         actions_(model::stage_schedule(stage_.stages, stage_.number, passes.count)) {}
 
   PassTimes run() {
     const Clock::time_point first = Clock::now();
     PassTimes times;
-    comm::Request arriving = start(nullptr, at(0));
+    Pending arriving = start(nullptr, at(0));
     for (std::size_t k = 0; k < actions_.size(); ++k) {
-      comm::Request next;
+      Pending next;
       if (receives_early_) next = start(nullptr, at(k + 1));
       receive(arriving, actions_[k]);
       const Clock::time_point begun = Clock::now();
@@ -115,6 +131,7 @@ class Passes {
   }
 
   void forward(int number) {
+    device::mark(model_.ctx, device::kForwardMark, number);
     Flight& f = flight(number);
     model_.store.set_dropout(passes_.position(number));
     if (stage_.begins()) f.micro_batch.forward_embedding();
@@ -122,6 +139,7 @@ class Passes {
   }
 
   void backward(int number) {
+    device::mark(model_.ctx, device::kBackwardMark, number);
     Flight& f = flight(number);
     finish_send(f);  // it carries the hidden state, whose memory is freed now
     model_.store.gradients().begin_micro_batch(number, passes_.count);
@@ -146,7 +164,7 @@ class Passes {
   }
 
   // Starts what an action sends and what another one receives; null: nothing.
-  comm::Request start(const StageAction* sends, const StageAction* receives) {
+  Pending start(const StageAction* sends, const StageAction* receives) {
     std::vector<comm::SentMessage> sent;
     std::vector<comm::ReceivedMessage> received;
     if (sends != nullptr && !(sends->backward ? stage_.begins() : stage_.ends())) {
@@ -161,8 +179,7 @@ class Passes {
       received.push_back(
           {memory_at(v), static_cast<std::int64_t>(v.bytes()), stage_.number + (receives->backward ? 1 : -1)});
     }
-    if ((sent.empty() && received.empty()) || model_.ctx.dry) return {};
-    return ranks_.start_messages(sent, received);
+    return start_messages(model_, sent, received);
   }
 
   // What the message carries that an action sends, and the one that it receives; empty: it sends or receives nothing.
@@ -184,7 +201,7 @@ class Passes {
 
   void finish_send(Flight& f) const { await(model_, f.sending, "send", f.sent); }
 
-  void receive(comm::Request& request, const StageAction& a) const {
+  void receive(Pending& request, const StageAction& a) const {
     const std::string text = received_by(a);
     await(model_, request, text.empty() ? "send" : "receive", text);
   }
@@ -192,7 +209,6 @@ class Passes {
   ShardedModel& model_;
   const StepPasses& passes_;
   const model::StageRange stage_;
-  comm::Communicator& ranks_;
   const bool receives_early_;
   const std::vector<StageAction> actions_;
   std::map<int, Flight> flights_;  // by number
@@ -219,10 +235,8 @@ void ForwardPasses::exchange(model::MicroBatch* next) {
     received.push_back({memory_at(v), static_cast<std::int64_t>(v.bytes()), stage.number - 1});
     text = contents_of(stage, kInput, count_ + 1, stage.number - 1, stage.number);
   }
-  if ((!sent.empty() || !received.empty()) && !model_.ctx.dry) {
-    comm::Request messages = model_.store.mesh().stages().start_messages(sent, received);
+  if (Pending messages = start_messages(model_, sent, received); !sent.empty() || !received.empty())
     await(model_, messages, received.empty() ? "send" : "receive", text);
-  }
   computed_.reset();
 }
 

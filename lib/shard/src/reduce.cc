@@ -8,6 +8,7 @@
 #include "fp8/ops/norm.h"
 #include "fp8/optim/adamw.h"
 #include "groups.h"
+#include "pending.h"
 #include "view_bytes.h"
 
 namespace fp8::shard {
@@ -98,7 +99,7 @@ void GradientReducer::trace_given(int unit) {
 }
 
 void GradientReducer::gradients_done(int unit) {
-  if (ctx_.dry) return;
+  if (device::plans_memory(ctx_)) return;
   if (trace_ != nullptr) trace_given(unit);
   if (keeps_whole() && !last_micro_batch()) return;
   Buffer& b = buffer(unit);
@@ -107,7 +108,7 @@ void GradientReducer::gradients_done(int unit) {
   b.reduced.clear();
   for (std::size_t i = 0; i < model::kSlots; ++i) add_slot(b, i);
   start_reduce(b);
-  if (b.requests.empty()) finish(ctx_, b);
+  if (b.pending.empty()) finish(ctx_, b);
 }
 
 // The sums of later micro-batches are added to the own rows; with one rank they do not travel.
@@ -133,32 +134,33 @@ void GradientReducer::add_slot(Buffer& b, std::size_t slot) {
 }
 
 void GradientReducer::start_reduce(Buffer& b) {
-  if (b.reduced.empty()) return;
-  const device::Timer timer(ctx_, device::Work::communication, "start reduce-scatter", 0);
+  using device::ExchangeKind;
+  constexpr const char* kName = "start reduce-scatter";
   ByGroup by_group;
   for (const Reduced& one : b.reduced) {
     if (one.group->size() == 1) continue;
     const View& sent = one.sent.empty() ? one.whole : one.sent;
-    b.bytes += tensor::bytes_of(sent);
-    const std::int64_t elements = sent.size() - one.sum.size();
-    mesh_.traffic().add(comm::Along::dp_shard, sent.dtype, elements * static_cast<std::int64_t>(size_of(sent.dtype)));
+    const std::int64_t bytes = (sent.size() - one.sum.size()) * static_cast<std::int64_t>(size_of(sent.dtype));
+    mesh_.traffic().add(comm::Along::dp_shard, sent.dtype, bytes);
     if (one.sent.empty()) {
       add(by_group, *one.group, {one.sum, one.whole});
       continue;
     }
     ops::copy(ctx_, one.whole, one.sent);
-    b.requests.push_back(start_exchange(*one.group, one.sent, one.terms, one.whole.shape[0]));
+    b.pending.push_back(
+        start_pending(ctx_, kName, comm::exchange_of(ExchangeKind::all_to_all, *one.group, static_cast<double>(bytes)),
+                      [&] { return start_exchange(*one.group, one.sent, one.terms, one.whole.shape[0]); }));
   }
-  for (const auto& [group, tensors] : by_group) b.requests.push_back(start_reduce_scatters(*group, tensors));
+  for (const auto& [group, tensors] : by_group)
+    b.pending.push_back(start_pending(ctx_, kName,
+                                      comm::exchange_of(ExchangeKind::reduce_scatter, *group, bytes_of_whole(tensors)),
+                                      [&] { return start_reduce_scatters(*group, tensors); }));
 }
 
 void GradientReducer::finish(const Context& ctx, Buffer& b) {
   if (b.unit < 0) return;
-  if (!b.requests.empty()) {
-    const device::Timer timer(ctx, device::Work::communication, "reduce-scatter", std::exchange(b.bytes, 0));
-    for (comm::Request& request : b.requests) request.wait();
-    b.requests.clear();
-  }
+  for (Pending& pending : b.pending) wait(ctx, "reduce-scatter", pending);
+  b.pending.clear();
   for (const Reduced& one : b.reduced) {
     if (one.own.size() == 0) continue;
     if (!one.terms.empty()) ops::sum_terms(ctx, one.terms, one.sum);
@@ -171,31 +173,28 @@ void GradientReducer::finish(const Context& ctx, Buffer& b) {
 // Starts the sums over replicas of the own rows of a unit, which are complete.
 void GradientReducer::start_replica_sums(int unit) {
   if (mesh_.replicas().size() == 1 || travels_in_bf16()) return;
-  const device::Timer timer(ctx_, device::Work::communication, "start all-reduce", 0);
   std::vector<std::span<float>> terms;
+  double bytes = 0;
   for (const SlotLayout& s : layout_.unit(unit)) {
     if (!s.trainable || s.own_rows == 0) continue;
     const View own = own_.of(s, &ParameterShard::gradient);
     terms.emplace_back(own.as<float>(), static_cast<std::size_t>(own.size()));
+    bytes += tensor::bytes_of(own);
     mesh_.traffic().add_all_reduce(comm::Along::dp_replicate, mesh_.replicas(), DType::f32, own.size());
   }
-  if (!terms.empty()) replica_sums_.push_back(mesh_.replicas().start_all_reduces(terms, comm::Reduce::sum));
+  if (terms.empty()) return;
+  replica_sums_.push_back(start_pending(ctx_, "start all-reduce",
+                                        comm::exchange_of(device::ExchangeKind::all_reduce, mesh_.replicas(), bytes),
+                                        [&] { return mesh_.replicas().start_all_reduces(terms, comm::Reduce::sum); }));
 }
 
 void GradientReducer::finish_replica_sums(const Context& ctx) {
   if (mesh_.replicas().size() == 1) return;
-  std::vector<View> own;
-  double bytes = 0;
-  for (const SlotLayout& s : layout_.slots()) {
-    if (!s.trainable || s.own_rows == 0) continue;
-    own.push_back(own_.of(s, &ParameterShard::gradient));
-    bytes += static_cast<double>(own.back().size() * (travels_in_bf16() ? 2 : 4));
-  }
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", bytes);
-  for (comm::Request& sum : replica_sums_) sum.wait();
+  for (Pending& sum : replica_sums_) wait(ctx, "all-reduce", sum);
   replica_sums_.clear();
   if (!travels_in_bf16()) return;
-  for (const View& gradient : own) sum_replicas_in_bf16(ctx, gradient);
+  for (const SlotLayout& s : layout_.slots())
+    if (s.trainable && s.own_rows > 0) sum_replicas_in_bf16(ctx, own_.of(s, &ParameterShard::gradient));
 }
 
 // Each replica adds a part of the gradient in f32; terms and sums travel in bf16.
@@ -206,18 +205,27 @@ void GradientReducer::sum_replicas_in_bf16(const Context& ctx, const View& gradi
   const View terms = replica_terms_.rows(0, group.size() * own.count()).reshaped({group.size(), own.count()});
   ops::copy(ctx, flat, sent);
   mesh_.traffic().add_all_reduce(comm::Along::dp_replicate, group, sent.dtype, sent.size());
-  start_exchange(group, sent, terms, gradient.size()).wait();
+  using device::ExchangeKind;
+  {
+    const std::int64_t others = (sent.size() - own.count()) * static_cast<std::int64_t>(size_of(sent.dtype));
+    const device::Timer timer(
+        ctx, comm::exchange_span("all-to-all", ExchangeKind::all_to_all, group, static_cast<double>(others)));
+    if (!ctx.dry) start_exchange(group, sent, terms, gradient.size()).wait();
+  }
   const View sum = flat.rows(own.begin, own.end), rounded = sent.rows(own.begin, own.end);
   if (own.count() > 0) {
     ops::sum_terms(ctx, terms, sum);
     ops::copy(ctx, sum, rounded);
   }
-  group.gather({bytes_at(rounded), memory_at(sent), blocks_of(gradient.size(), 2, group.size())});
+  {
+    const device::Timer timer(
+        ctx, comm::exchange_span("all-gather", ExchangeKind::all_gather, group, tensor::bytes_of(sent)));
+    if (!ctx.dry) group.gather({bytes_at(rounded), memory_at(sent), blocks_of(gradient.size(), 2, group.size())});
+  }
   ops::copy(ctx, sent, flat);
 }
 
 void GradientReducer::finish(const Context& ctx) {
-  if (ctx.dry) return;
   for (Buffer& b : buffers_) finish(ctx, b);
   if (last_micro_batch()) {
     finish_replica_sums(ctx);
@@ -238,7 +246,8 @@ void GradientReducer::add_squares(const Context& ctx, double* total) const {
         !o.gradient.empty() && o.rows.count() > 0 && layout_.first_of_copies(p) && layout_.owns(p))
       optim::add_squares(ctx, o.gradient, ctx.dry ? nullptr : &squares[static_cast<std::size_t>(o.number)]);
   {
-    const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(squares_));
+    const device::Timer timer(ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, mesh_.model(),
+                                                       tensor::bytes_of(squares_)));
     if (!ctx.dry) {
       mesh_.traffic().add_all_reduce(comm::Along::several, mesh_.model(), squares_.dtype, squares_.size());
       mesh_.model().sum_here(squares);
@@ -273,7 +282,8 @@ void GradientReducer::visit(const Context& ctx,
       bytes.push_back(4 * blocks.back().size());
     }
     {
-      const device::Timer timer(ctx, device::Work::communication, "gather gradient", tensor::bytes_of(pieces));
+      const device::Timer timer(ctx, comm::exchange_span("gather gradient", device::ExchangeKind::all_gather, group,
+                                                         tensor::bytes_of(pieces)));
       group.gather({bytes_at(o.gradient), memory_at(pieces), bytes});
     }
     if (!comm::is_writer(mesh_.all())) continue;

@@ -115,7 +115,9 @@ void Scales::clear_current(const Context& ctx) {
 
 void Scales::reduce_amaxes(const Context& ctx, comm::Communicator& group, const View& amaxes) const {
   const auto count = static_cast<std::size_t>(amaxes.size());
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", 4.0 * static_cast<double>(count));
+  const device::Timer timer(
+      ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, group, tensor::bytes_of(amaxes)));
+  if (ctx.dry) return;
   mesh_.traffic().add_all_reduce(comm::Along::several, group, DType::f32, amaxes.size());
   group.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
 }
@@ -143,7 +145,7 @@ void Scales::renew_current(const Context& ctx) {
 }
 
 void Scales::renew_delayed(const Context& ctx, const std::int32_t* skip) {
-  if (numbers_.delayed == nullptr || ctx.dry) return;
+  if (numbers_.delayed == nullptr) return;
   reduce_amaxes(ctx, mesh_.all(), amax_.rows(numbers_.first_delayed, numbers_.count));
   const DelayedOptions& options = layout_.options().delayed;
   const auto renew = [&](std::int64_t begin, std::int64_t end, DType format) {
@@ -155,6 +157,11 @@ void Scales::renew_delayed(const Context& ctx, const std::int32_t* skip) {
   renew(numbers_.first_delayed, numbers_.first_gradient, numbers_.delayed->forward.w.format);
   renew(numbers_.first_gradient, numbers_.count, numbers_.delayed->dgrad.dy.format);
   find_unseen(ctx);
+}
+
+void Scales::assume_calibrated() {
+  has_history_.assign(has_history_.size(), 1);
+  unseen_.assign(unseen_.size(), 0);
 }
 
 void Scales::end_calibration(const Context& ctx) {
@@ -207,6 +214,7 @@ void Scales::find_unseen(const Context& ctx) {
   const View scales = scales_.rows(first, numbers_.count).reshaped({newest_.shape[0], 1});
   ops::copy(ctx, length > 1 ? histories(first, numbers_.count).columns(length - 1, length) : scales, newest_);
   const std::vector<float> newest = tensor::to_host<float>(ctx, newest_);
+  if (ctx.dry) return;
   const float initial = length > 1 ? 0.0f : 1.0f;
   for (std::int64_t i = first; i < numbers_.count; ++i)
     if (newest[static_cast<std::size_t>(i - first)] != initial) unseen_[static_cast<std::size_t>(i)] = 0;

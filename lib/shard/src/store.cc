@@ -89,7 +89,7 @@ void ParameterStore::end_calibration(const Context& ctx) {
 
 // The codes of weights that are gathered in FP8: every rank casts its own rows from the masters.
 void ParameterStore::cast_codes(const Context& ctx) {
-  if (layout_.options().fp8.recipe == nullptr || ctx.dry) return;
+  if (layout_.options().fp8.recipe == nullptr) return;
   scales_.renew_current(ctx);
   for (const ParameterShard& o : own_.parameters) {
     if (o.rows.count() == 0) continue;

@@ -6,6 +6,7 @@
 
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
+#include "pending.h"
 #include "view_bytes.h"
 
 namespace fp8::shard {
@@ -24,8 +25,9 @@ std::int64_t TensorGroup::first_row(std::int64_t rows, int rank) const {
 }
 
 void TensorGroup::gather(const device::Context& ctx, const View& own, const View& all) {
+  const device::Timer timer(
+      ctx, comm::exchange_span("gather rows", device::ExchangeKind::all_gather, *group_, tensor::bytes_of(all)));
   if (ctx.dry) return;
-  const device::Timer timer(ctx, device::Work::communication, "gather rows", tensor::bytes_of(all));
   traffic_->add_gather(comm::Along::tp, *group_, own.dtype, static_cast<std::int64_t>(own.bytes()));
   std::vector<std::int64_t> bytes;
   for (int r = 0; r < ranks(); ++r) bytes.push_back(rows_of(all.shape[0], r, ranks()).count() * row_bytes(all));
@@ -35,17 +37,15 @@ void TensorGroup::gather(const device::Context& ctx, const View& own, const View
 std::function<void()> TensorGroup::start_shift(const device::Context& ctx, const View& own, int places,
                                                const View& arriving) {
   const auto bytes = [](const View& v) { return static_cast<std::int64_t>(v.bytes()); };
-  const auto request = std::make_shared<comm::Request>();
-  if (!ctx.dry) {
+  const auto start = [&] {
     const comm::SentMessage sent{bytes_at(own), bytes(own), (rank() + places) % ranks()};
     const comm::ReceivedMessage received{memory_at(arriving), bytes(arriving), (rank() - places + ranks()) % ranks()};
     traffic_->add(comm::Along::tp, own.dtype, bytes(own));
-    *request = group_->start_messages({&sent, 1}, {&received, 1});
-  }
-  return [&ctx, request, moved = tensor::bytes_of(arriving)] {
-    const device::Timer timer(ctx, device::Work::communication, "gather rows", moved);
-    request->wait();
+    return group_->start_messages({&sent, 1}, {&received, 1});
   };
+  const auto exchange = comm::exchange_of(device::ExchangeKind::message, *group_, tensor::bytes_of(own));
+  const auto pending = std::make_shared<Pending>(start_pending(ctx, "start rows", exchange, start));
+  return [&ctx, pending] { wait(ctx, "gather rows", *pending); };
 }
 
 void TensorGroup::sum(const device::Context& ctx, const View& partial, const View& bias, const View& own) {
@@ -53,13 +53,15 @@ void TensorGroup::sum(const device::Context& ctx, const View& partial, const Vie
   const std::int64_t n = own.shape[0], columns = own.shape[1];
   const View terms = tensor::allocate(ctx, partial.dtype, {ranks(), n, columns}, "scratch");
   {
-    const device::Timer timer(ctx, device::Work::communication, "all-to-all", tensor::bytes_of(partial));
     std::vector<std::int64_t> sent;
     for (int r = 0; r < ranks(); ++r)
       sent.push_back(rows_of(partial.shape[0], r, ranks()).count() * row_bytes(partial));
     const std::vector<std::int64_t> received(sent.size(), n * row_bytes(partial));
+    const std::int64_t to_others = static_cast<std::int64_t>(partial.bytes()) - received.front();
+    const device::Timer timer(ctx, comm::exchange_span("all-to-all", device::ExchangeKind::all_to_all, *group_,
+                                                       static_cast<double>(to_others)));
     if (!ctx.dry) {
-      traffic_->add(comm::Along::tp, partial.dtype, static_cast<std::int64_t>(partial.bytes()) - received.front());
+      traffic_->add(comm::Along::tp, partial.dtype, to_others);
       group_->start_all_to_all(bytes_at(partial), sent, memory_at(terms), received).wait();
     }
   }
@@ -76,7 +78,8 @@ void TensorGroup::sum_copies(const device::Context& ctx, const View& values) {
   const int first = rank() / copies_ * copies_;
   const auto bytes = static_cast<std::int64_t>(sent.bytes());
   {
-    const device::Timer timer(ctx, device::Work::communication, "all-to-all", tensor::bytes_of(sent));
+    const device::Timer timer(ctx, comm::exchange_span("all-to-all", device::ExchangeKind::all_to_all, *group_,
+                                                       rank() != first ? static_cast<double>(bytes) : 0));
     std::vector<std::int64_t> to(static_cast<std::size_t>(ranks()), 0), from = to;
     to[static_cast<std::size_t>(first)] = bytes;
     for (int r = first; r < first + copies_ && rank() == first; ++r) from[static_cast<std::size_t>(r)] = bytes;
@@ -93,7 +96,8 @@ void TensorGroup::sum_copies(const device::Context& ctx, const View& values) {
 }
 
 void TensorGroup::all_reduce(const device::Context& ctx, const View& values, comm::Reduce op) const {
-  const device::Timer timer(ctx, device::Work::communication, "all-reduce", tensor::bytes_of(values));
+  const device::Timer timer(
+      ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, *group_, tensor::bytes_of(values)));
   if (ctx.dry) return;
   traffic_->add_all_reduce(comm::Along::tp, *group_, values.dtype, values.size());
   group_->all_reduce(floats_of(values), op);

@@ -41,6 +41,7 @@ shard::PassTimes forward_backward(StepEnvironment& env, const MicroBatches& batc
        [&](const View& losses) {
          if (mesh.counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
        }});
+  device::mark(env.model.ctx, device::kUpdateMark, 0);
   env.model.store.gradients().finish(env.model.ctx);
   return times;
 }
@@ -56,26 +57,13 @@ void reduce(const StepEnvironment& env, StepTotals& totals) {
 void reduce(const StepEnvironment& env, quant::CastCounts& casts, comm::SentBytes& sent) {
   std::vector<std::int64_t> counts(sent.values.begin(), sent.values.end());
   counts.insert(counts.end(), {casts.elements, casts.saturated, casts.underflowed});
-  const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce",
-                            8.0 * static_cast<double>(counts.size()));
+  const device::Timer timer(env.model.ctx,
+                            comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, env.host_comm,
+                                                8.0 * static_cast<double>(counts.size())));
   env.host_comm.all_reduce(std::span<std::int64_t>(counts), comm::Reduce::sum);
   const std::size_t n = sent.values.size();
   std::copy_n(counts.begin(), n, sent.values.begin());
   casts = {counts[n], counts[n + 1], counts[n + 2]};
-}
-
-// Loss, norm and the update, which the gate skips if they are not finite. Nothing here waits for the host.
-void update(StepEnvironment& env, const settings::RunConfig& c, const Position& position, double lr) {
-  StepScalars* const scalars = scalars_in(env.scalars);
-  {
-    const device::Timer timer(env.model.ctx, device::Work::communication, "all-reduce", sizeof scalars->loss);
-    env.model.store.mesh().all().sum_here(std::span<double>(&scalars->loss, 1));
-  }
-  device::copy_bytes(env.model.ctx, &scalars->step_casts, env.model.ctx.device, &scalars->casts, env.model.ctx.device,
-                     sizeof scalars->casts);
-  optim::set_gate(env.model.ctx, &scalars->loss, &scalars->square_sum, c.clip, &scalars->gate);
-  env.model.store.update(env.model.ctx, c.optimizer,
-                         optim::scalars_of(c.optimizer, position.updates + 1, lr, c.seed, &scalars->gate));
 }
 
 // Throws AgreedError unless all replicas of the parameters are the same. Collective.
@@ -119,6 +107,20 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTo
   c.loss = scalars.loss;
   c.square_sum = scalars.square_sum;
   return c;
+}
+
+void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr) {
+  const Context& ctx = env.model.ctx;
+  StepScalars* const scalars = scalars_in(env.scalars);
+  {
+    comm::Communicator& all = env.model.store.mesh().all();
+    const device::Timer timer(
+        ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, all, sizeof scalars->loss));
+    if (!ctx.dry) all.sum_here(std::span<double>(&scalars->loss, 1));
+  }
+  device::copy_bytes(ctx, &scalars->step_casts, ctx.device, &scalars->casts, ctx.device, sizeof scalars->casts);
+  optim::set_gate(ctx, &scalars->loss, &scalars->square_sum, clip, &scalars->gate);
+  env.model.store.update(ctx, optimizer, optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate));
 }
 
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace) {
@@ -213,6 +215,11 @@ MicroBatches::MicroBatches(std::int64_t count, std::int64_t sequences, std::int6
   }
 }
 
+MicroBatches::MicroBatches(std::int64_t count, const shard::BatchShape& shape)
+    : MicroBatches(count, shape.sequences, shape.length, shape.documents.count > 0) {
+  bounds_ = shape.documents;
+}
+
 std::int64_t MicroBatches::read(const data::Sampler& sampler, std::int64_t step, int rank, int ranks) {
   bounds_ = sampler.bounds(sequences_);
   step_ = step;
@@ -292,7 +299,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
                     compute(env, batches, totals, true));
     env.model.store.scales().record_amaxes(recorded);
   }
-  update(env, c, position, r.lr);
+  update(env, c.optimizer, c.clip, position.updates, r.lr);
   if (r.replayed) check_replicas(env, position.step + 1);
   const StepScalars scalars = read_scalars(env);
   r.loss = scalars.loss / static_cast<double>(totals.targets);

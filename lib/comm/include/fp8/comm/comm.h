@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8/base/error.h"
@@ -158,6 +159,16 @@ class Communicator {
 inline device::Exchange exchange_of(device::ExchangeKind kind, const Communicator& group, double bytes) {
   if (group.size() == 1) return {};
   return {kind, group.size(), group.machines(), bytes};
+}
+
+/// The record of an exchange for which the rank waits at once.
+inline device::Span exchange_span(std::string_view name, device::ExchangeKind kind, const Communicator& group,
+                                  double bytes) {
+  return {.work = device::Work::communication,
+          .name = name,
+          .bytes = bytes,
+          .launches = group.size() == 1 ? 0 : 1,
+          .exchange = exchange_of(kind, group, bytes)};
 }
 
 /// Whether this rank is the one that writes what a job writes once: records, documents, files of results.

@@ -131,18 +131,22 @@ class Profile {
   bool busy_ = false;
 };
 
-/// Whether `ctx` is dry and its operations are recorded: what a memory plan leaves out must then run, too.
+/// Whether `ctx` is dry and its operations are recorded: a plan of time, which has balanced rows of experts and the
+/// exchanges of a run.
 inline bool planned(const Context& ctx) {
   return ctx.dry && ctx.profile != nullptr && ctx.profile->recording == Recording::planned;
 }
 
+/// Whether `ctx` is dry and nothing is recorded: a plan of memory, which has the most rows of experts and no exchanges.
+inline bool plans_memory(const Context& ctx) { return ctx.dry && !planned(ctx); }
+
 /// Nanoseconds of the steady clock.
 std::int64_t now_ns();
 
-/// Records one operation from construction to destruction; a nested operation counts as part of the outer one, in both
-/// kinds of profile, so that GEMMs, casts and exchanges have no outer Timer. In a timed profile on a device
-/// synchronizes before and after, so that the time is that of the work and operations do not overlap. In a planned
-/// profile an operation with an exchange becomes its start and its wait.
+/// Records one operation from construction to destruction; a nested operation counts as part of the outer one. In a
+/// timed profile on a device synchronizes before and after, so that the time is that of the work and operations do not
+/// overlap. In a planned profile an operation with an exchange becomes its start and its wait, and a nested exchange is
+/// recorded after the operation around it.
 class Timer {
  public:
   /// Starts the record of an operation, a start or a wait; does nothing unless the profile of `ctx` records it. A start
@@ -151,9 +155,9 @@ class Timer {
       : ctx_(ctx), profile_(ctx.profile != nullptr && ctx.profile->records(ctx.dry) ? ctx.profile : nullptr) {
     if (profile_ != nullptr) begin(span);
   }
-  /// Starts the record of an operation of one kernel.
-  Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0)
-      : Timer(ctx, Span{.work = work, .name = name, .bytes = bytes, .flops = flops}) {}
+  /// Starts the record of an operation that is neither a GEMM nor an exchange.
+  Timer(const Context& ctx, Work work, std::string_view name, double bytes, double flops = 0, int launches = 1)
+      : Timer(ctx, Span{.work = work, .name = name, .bytes = bytes, .flops = flops, .launches = launches}) {}
   ~Timer() {
     if (profile_ != nullptr) end();
   }
@@ -170,6 +174,7 @@ class Timer {
   Profile* profile_;
   std::size_t at_ = 0;
   std::int64_t number_ = 0;
+  bool outermost_ = true;
 };
 
 /// Adds a mark if `ctx` is dry and its profile planned.

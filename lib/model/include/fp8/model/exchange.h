@@ -27,10 +27,11 @@ class ExpertExchange {
   /// Rows of experts, as a multiple of the mean, that a layer holds at a time.
   virtual double room() const = 0;
   /// Gathers every rank's numbers of rows by expert in `all`, i32 [G, E], from those of this rank, i32 [E], both on the
-  /// context's device. Not in a dry context. Collective.
+  /// context's device. Nothing travels in a dry context. Collective.
   virtual void gather_counts(const device::Context& ctx, const tensor::View& counts, const tensor::View& all) = 0;
   /// Sends rows_to[r] rows of `from` to rank r, in the order of ranks; rows_from[r] rows of rank r arrive in `to`, also
-  /// in their order. Both have C columns of the same type and are contiguous. Not in a dry context. Collective.
+  /// in their order. Both have C columns of the same type and are contiguous. Nothing travels in a dry context.
+  /// Collective.
   virtual void exchange(const device::Context& ctx, const tensor::View& from, std::span<const std::int64_t> rows_to,
                         const tensor::View& to, std::span<const std::int64_t> rows_from) = 0;
 };

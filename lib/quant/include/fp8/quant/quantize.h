@@ -70,7 +70,7 @@ class AmaxReducer {
  public:
   virtual ~AmaxReducer() = default;
   /// `amax` f32 [n] on the context's device, contiguous, becomes the largest of all ranks; NaN counts as the largest.
-  /// Collective. Not called in a dry context.
+  /// Collective; nothing travels in a dry context.
   virtual void reduce(const Context& ctx, const View& amax) const = 0;
 };
 

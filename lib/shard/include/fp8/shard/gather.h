@@ -36,8 +36,7 @@ class WeightGatherer {
     int unit = -1;
     int frozen = -1;  // unit whose frozen parameters are valid
     std::array<View, model::kSlots> weight, row_scales;
-    std::vector<comm::Request> requests;  // for all of them, one for each group of ranks
-    double bytes = 0;                     // size of the matrices being gathered
+    std::vector<Pending> pending;  // for all of them, one for each group of ranks
   };
   std::size_t index(int unit) const;
   void count(const comm::Communicator& group, const Sharded& tensor) const;

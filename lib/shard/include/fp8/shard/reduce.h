@@ -97,8 +97,7 @@ class GradientReducer {
     int unit = -1;                                       // being reduced
     bool last = false;                                   // whether the micro-batch is the last one of the step
     std::vector<Reduced> reduced;
-    std::vector<comm::Request> requests;
-    double bytes = 0;  // size of the matrices being reduced
+    std::vector<Pending> pending;
   };
   // Whether buffers keep the sums over micro-batches, which are reduced once.
   bool keeps_whole() const { return layout_.options().zero == 1; }
@@ -121,9 +120,9 @@ class GradientReducer {
   const Layout& layout_;
   const OwnRows& own_;
   std::vector<Buffer> buffers_;
-  std::vector<comm::Request> replica_sums_;  // under way
-  View replica_sent_, replica_terms_;        // bf16, if gradients travel so: of the largest slot
-  View squares_;                             // f64 [parameters]: sums of squares of their gradients
+  std::vector<Pending> replica_sums_;  // under way
+  View replica_sent_, replica_terms_;  // bf16, if gradients travel so: of the largest slot
+  View squares_;                       // f64 [parameters]: sums of squares of their gradients
   CopySums copies_;
   int micro_ = 0, micro_count_ = 1;
   GradientTrace* trace_ = nullptr;

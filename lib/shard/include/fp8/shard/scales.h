@@ -48,6 +48,8 @@ class Scales {
   void end_calibration(const Context& ctx);
   /// Whether calibration has begun and not ended.
   bool calibrating() const { return calibrating_; }
+  /// Takes all delayed scales as known, as they are in every step but the first: for a plan of time.
+  void assume_calibrated();
   /// Whether forward and backward record amaxes for delayed scales; returns the setting of before. Recording does not
   /// change results. True at first.
   bool record_amaxes(bool on) { return std::exchange(recording_, on); }

@@ -30,6 +30,13 @@ RowRange rows_of(std::int64_t rows, int rank, int size);
 /// The sizes of rows_of() of each rank, in units of which a row has `row`: blocks of a collective.
 std::vector<std::int64_t> blocks_of(std::int64_t rows, std::int64_t row, int size);
 
+/// An exchange that was started. In a dry context nothing travels.
+struct Pending {
+  comm::Request request;
+  double bytes = 0;         ///< device::Exchange::bytes
+  std::int64_t number = 0;  ///< of its start in a profile that records
+};
+
 /// A tensor and this rank's rows of it.
 struct Sharded {
   View mine;   ///< [rows_of(rank), C...]

@@ -49,7 +49,7 @@ struct StepEnvironment {
   shard::ShardedModel& model;
   comm::Communicator& host_comm;
   const device::Buffer& scalars;               ///< one StepScalars, on that device
-  std::uint64_t seed = 0;                      ///< seed of dropout
+  std::uint64_t seed = 0;                      ///< seed of dropout and of stochastic rounding
   statistics::Collector* collector = nullptr;  ///< collector that observes this step, or null
   double aux_loss = 0, z_loss = 0;             ///< factors of the losses that balance experts
 };
@@ -59,6 +59,8 @@ class MicroBatches {
  public:
   /// `separate`: with the starts of documents, see data::Sampler.
   MicroBatches(std::int64_t count, std::int64_t sequences, std::int64_t length, bool separate);
+  /// Unread batches of a shape, for a dry run.
+  MicroBatches(std::int64_t count, const shard::BatchShape& shape);
   /// Reads the part of data-parallel rank `rank` of `ranks` from a sampler that is as `separate`; returns the number of
   /// targets that have a loss. Of the G samples of a step, accumulation step m of A takes samples [mG/A, (m+1)G/A), and
   /// each rank its contiguous part of those, so that an accumulation step has the same samples on any number of ranks.
@@ -116,6 +118,10 @@ void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTota
 /// Forward and backward over a step's micro-batches; changes only gradients, the scalars and the loads of experts.
 /// Collective.
 Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace);
+
+/// The loss of all ranks, the gate of the update and the update number `updates`, from 0, which the gate skips if loss
+/// or norm is not finite. Nothing waits for the host. Collective.
+void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr);
 
 /// Computes like compute(), observed by the collector, if there is one. Collective.
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals,
