@@ -75,7 +75,8 @@ Models resolve_models(const settings::InspectConfig& config, const ckpt::Checkpo
   Models models;
   models.recipes = settings::fitting_recipes(config, checkpoint, models.notes);
   for (const std::string& recipe : models.recipes)
-    models.setups.push_back(resolve_in(settings::precision_under(config, recipe), config, checkpoint, tokens));
+    models.setups.push_back(
+        resolve_in(settings::precision_under(config.precision, config, recipe), config, checkpoint, tokens));
   const train::ModelSetup& first = models.setups.front();
   models.notes.insert(models.notes.end(), first.notes.begin(), first.notes.end());
   std::vector<std::string> used = first.precision.recipe_names();
@@ -202,7 +203,7 @@ Exit inspect_checkpoint(const settings::InspectConfig& config, comm::Communicato
   std::optional<ChosenExperts> reference;
   for (const std::string& recipe : models.recipes) {
     settings::InspectConfig one = config;
-    one.precision = settings::precision_under(config, recipe);
+    one.precision = settings::precision_under(config.precision, config, recipe);
     left = inspect_recipe(one, all, reference);
   }
   journal.rethrow();

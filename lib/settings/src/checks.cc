@@ -243,6 +243,32 @@ std::string note_of_length(std::int64_t length, const hf::ModelConfig& model) {
          " tokens are more than the model's context of " + std::to_string(model.max_position_embeddings);
 }
 
+namespace {
+
+// Gives the parameters of the model at `path` their precisions, by the settings or, where they do not select linears,
+// by `recorded`, unless that is null.
+void set_precisions(const PrecisionConfig& precision, const ckpt::Checkpoint* recorded, const std::string& path,
+                    std::vector<model::Parameter>& table) {
+  model::PrecisionRules precisions = precision.selection;
+  precisions.recipe = precision.recipe_or_null();
+  for (const LinearRecipe& r : precision.linear_recipes)
+    precisions.recipes.push_back({r.glob, &precision.variant_of(r.recipe)});
+  model::assign_precisions(table, precisions);
+  if (recorded != nullptr && precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
+    model::read_precisions(*recorded, table);
+  if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; })) check_unfused(precision);
+  if (precision.fuse_projections) model::fuse_projections(table);
+  const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
+  if (precisions.recipe == nullptr || any) return;
+  const bool small = std::ranges::any_of(table, [](const auto& p) { return p.reason.ends_with("(auto-filter)"); });
+  throw Error(path + ": no linear of this model can run in FP8 (" +
+                  (small ? cli::flag_name("auto-filter") + " leaves out those that could" : "fp8-info shows why") +
+                  "); use " + cli::flag_name("precision") + " bf16",
+              Exit::fp8_missing);
+}
+
+}  // namespace
+
 std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded) {
@@ -250,24 +276,16 @@ std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model
   if (checkpoint.kind() == ckpt::FileKind::quantized)  // codes have no gradients; other parameters stay as they are
     for (model::Parameter& p : table) p.trainable = p.trainable && p.role == model::ParameterRole::adapter;
   check_trainable(checkpoint, table);
-  model::PrecisionRules precisions = precision.selection;
-  precisions.recipe = precision.recipe_or_null();
-  for (const LinearRecipe& r : precision.linear_recipes)
-    precisions.recipes.push_back({r.glob, &precision.variant_of(r.recipe)});
-  model::assign_precisions(table, precisions);
-  if (precisions.filters.empty() && !precisions.auto_filter && !precisions.lm_head)
-    model::read_precisions(recorded, table);
-  if (std::ranges::any_of(table, [](const auto& p) { return !p.trainable; })) check_unfused(precision);
-  if (precision.fuse_projections) model::fuse_projections(table);
+  set_precisions(precision, &recorded, checkpoint.path(), table);
   check_codes_run(checkpoint, table);
-  const bool any = std::any_of(table.begin(), table.end(), [](const auto& p) { return p.fp8; });
-  if (precisions.recipe != nullptr && !any) {
-    const bool small = std::ranges::any_of(table, [](const auto& p) { return p.reason.ends_with("(auto-filter)"); });
-    throw Error(checkpoint.path() + ": no linear of this model can run in FP8 (" +
-                    (small ? cli::flag_name("auto-filter") + " leaves out those that could" : "fp8-info shows why") +
-                    "); use " + cli::flag_name("precision") + " bf16",
-                Exit::fp8_missing);
-  }
+  return table;
+}
+
+std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
+                                                    const std::string& path, DType stored) {
+  std::vector<model::Parameter> table = model::parameter_table(model);
+  for (model::Parameter& p : table) p.stored = stored;
+  set_precisions(precision, nullptr, path, table);
   return table;
 }
 

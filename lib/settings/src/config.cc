@@ -64,19 +64,19 @@ bool PrecisionConfig::has_tensor_scales() const {
   return std::ranges::all_of(recipe_names(), [](const std::string& n) { return n == "tensorwise" || n == "current"; });
 }
 
-PrecisionConfig precision_under(const EvalConfig& config, const std::string& recipe) {
+PrecisionConfig precision_under(const PrecisionConfig& precision, const Recipes& recipes, const std::string& recipe) {
   const auto with = [&](const std::string& name) {
-    PrecisionConfig p = config.precision;
+    PrecisionConfig p = precision;
     p.recipe = name;
     return p;
   };
   const auto any = [&](bool (PrecisionConfig::*has)() const) {
-    return std::ranges::any_of(config.recipes,
+    return std::ranges::any_of(recipes.recipes,
                                [&](const std::string& name) { return name != kPlainRecipe && (with(name).*has)(); });
   };
   if (recipe == kPlainRecipe) {
     PrecisionConfig plain;
-    plain.execution = config.precision.execution;
+    plain.execution = precision.execution;
     plain.given = {"precision"};
     return plain;
   }
@@ -89,7 +89,7 @@ PrecisionConfig precision_under(const EvalConfig& config, const std::string& rec
 PrecisionConfig precision_of_routes(const InspectConfig& config) {
   const bool exact = config.routes == kExactRecipe;
   const bool fp8 = !exact && config.routes != kPlainRecipe;
-  PrecisionConfig p = precision_under(config, fp8 ? config.routes : kPlainRecipe);
+  PrecisionConfig p = precision_under(config.precision, config, fp8 ? config.routes : kPlainRecipe);
   if (fp8) {
     p.given.emplace_back("recipe");
     return p;
@@ -149,6 +149,20 @@ shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastC
   o.power_of_2 = precision.power_of_2;
   o.fp8_all_gather = precision.fp8_all_gather;
   return o;
+}
+
+void add_training(const RunConfig& c, shard::ModelSpec& spec) {
+  spec.snapshot = c.async_save;
+  spec.gathers_gradients = !c.gradients.empty();
+  spec.store.master = c.master;
+  spec.store.moments = c.moments;
+  spec.store.reduce = c.reduce;
+  spec.store.zero = c.zero;
+  spec.store.expert_rows = c.expert_rows;
+  spec.store.reshard_after_forward = c.reshard_after_forward;
+  spec.store.several_micro_batches = c.grad_accumulation > 1;
+  // More of them change neither the memory of a stage nor, by as much as 1e-5, the bubble.
+  spec.micro_batches = static_cast<int>(std::min(c.grad_accumulation, std::int64_t{1} << 20));
 }
 
 }  // namespace fp8::settings

@@ -86,10 +86,10 @@ PrecisionSide precision_side(const std::string& flag, const std::string& list) {
 
 // The recipes to compute: the names in the last value of --recipe that has some, where `all` is every recipe that the
 // other settings allow; and GLOB=NAME of all values. bf16 is one of them if `plain`.
-void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
+void read_recipes(const Arguments& a, bool plain, PrecisionConfig& precision, Recipes& c) {
   std::vector<std::string> lists{"all"};
   if (plain) lists.emplace_back(kPlainRecipe);
-  const bool hopper = c.precision.accumulation != gemm::Accumulation::f32;
+  const bool hopper = precision.accumulation != gemm::Accumulation::f32;
   for (const std::string& list : a.list("recipe")) {
     std::vector<std::string> names;
     for (const std::string& part : parts_of({list})) {
@@ -97,17 +97,17 @@ void read_recipes(const Arguments& a, bool plain, EvalConfig& c) {
         c.all_recipes = true;
         for (const quant::Recipe& r : quant::recipes())
           if (!(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
-      } else if (!add_linear_recipe(part, c.precision)) {
+      } else if (!add_linear_recipe(part, precision)) {
         names.push_back(known_recipe(part, "recipe", lists));
       }
     }
     if (!names.empty()) c.recipes = std::move(names);
   }
-  if (c.recipes.empty()) c.recipes = {c.precision.recipe};
+  if (c.recipes.empty()) c.recipes = {precision.recipe};
   for (auto name = c.recipes.begin(); name != c.recipes.end();)  // once each
     name = std::find(c.recipes.begin(), name, *name) != name ? c.recipes.erase(name) : name + 1;
-  c.precision.recipe = c.recipes.front() == kPlainRecipe ? c.recipes.back() : c.recipes.front();
-  if (c.precision.recipe == kPlainRecipe)
+  precision.recipe = c.recipes.front() == kPlainRecipe ? c.recipes.back() : c.recipes.front();
+  if (precision.recipe == kPlainRecipe)
     throw Error(flag_name("recipe") + ": bf16: is to be compared with a recipe; alone it is " + flag_name("precision") +
                 " bf16");
 }
@@ -204,7 +204,7 @@ cli::Command eval_command() {
 EvalConfig eval_config(const Arguments& a) {
   EvalConfig c;
   read_settings(a, kEval, c);
-  read_recipes(a, true, c);
+  read_recipes(a, true, c.precision, c);
   return c;
 }
 
@@ -219,7 +219,7 @@ InspectConfig inspect_config(const Arguments& a) {
   InspectConfig c;
   read_settings(a, kInspect, c);
   c.precision.precision = Precision::fp8;
-  read_recipes(a, false, c);
+  read_recipes(a, false, c.precision, c);
   check_recommendation(a, c);
   if (a.has("routes")) {
     known_recipe(c.routes, "routes", {kPlainRecipe, kExactRecipe});
@@ -229,6 +229,51 @@ InspectConfig inspect_config(const Arguments& a) {
     c.bisection = {precision_side("bisect", a.text("bisect")), precision_side("against", a.text("against")),
                    a.has("bound") ? std::optional(a.real("bound")) : std::nullopt};
   return c;
+}
+
+cli::Command plan_command() {
+  cli::Command c =
+      command_of(kPlan, "fp8-plan", "memory, speed and communication of a run on ranks that need not exist",
+                 "fp8-plan llama3-8b --machine h100-sxm --ranks 8", "MODEL|CONFIG.json|PRESET", "to plan for");
+  c.positionals.front().help = "checkpoint, configuration, folder of Hugging Face, or name of a preset";
+  c.launched = false;
+  return c;
+}
+
+PlanConfig plan_config(const Arguments& a) {
+  PlanConfig c;
+  c.model = a.positional("model");
+  read_settings(a, kPlan, c);
+  check_lora_settings(c);
+  if (a.has("recipe") || !a.has("precision")) c.precision.precision = Precision::fp8;
+  if (c.precision.precision == Precision::fp8)
+    read_recipes(a, true, c.precision, c);
+  else
+    c.recipes = {std::string(name_of(c.precision.precision))};
+  return c;
+}
+
+std::string step_flags(const RunConfig& config) {
+  const RunConfig defaults;
+  std::string text;
+  for (const Setting& s : all_settings()) {
+    const bool planned = std::ranges::any_of(
+        all_settings(), [&](const Setting& p) { return (p.tools & kPlan) != 0 && p.flag.name == s.flag.name; });
+    if ((s.tools & kStep) == 0 || !planned || !s.value) continue;
+    const json::Value value = s.value(config);
+    if (value == s.value(defaults)) continue;
+    const auto one = [&](const json::Value& v) {
+      text += " " + flag_name(s.flag.name) + " " + (v.is_string() ? v.as_string() : json::dump(v));
+    };
+    if (value.is_bool()) {
+      text += " " + flag_name((value.as_bool() ? "" : "no-") + s.flag.name);
+    } else if (value.is_array()) {
+      for (const json::Value& v : value.as_array()) one(v);
+    } else if (!value.is_null()) {
+      one(value);
+    }
+  }
+  return text;
 }
 
 }  // namespace fp8::settings

@@ -287,4 +287,11 @@ comm::MeshShape fitting_mesh(const Config& config, std::int64_t ranks, const Mes
   return Check(config, ranks, limits, tool).shape();
 }
 
+comm::MeshShape mesh_of_run(const RunConfig& config, const std::string& path, const shard::ModelSpec& spec,
+                            std::int64_t ranks, const std::string& tool) {
+  const TensorDivision division = division_of(config, spec.config, spec.table);
+  const auto limits = mesh_limits(path, spec.config, [&](std::int64_t tp) { return division.refusal(tp); });
+  return fitting_mesh(config, ranks, limits, tool);
+}
+
 }  // namespace fp8::settings

@@ -190,4 +190,18 @@ Row choice(const std::string& name, std::string fallback, Names<Value<Path...>> 
   return made;
 }
 
+using Rows = std::vector<Setting>;
+
+// Adds rows under a heading of the help, for `tools` and `resume` unless a row names its own.
+void add(Rows& rows, const char* group, unsigned tools, Resume resume, std::vector<Row> more);
+
+// Names of the orders of samples.
+Names<data::SamplerKind> samplers();
+// Names of all recipes.
+std::vector<std::string> recipe_names();
+
+// The rows of fp8-eval and fp8-inspect alone, and of fp8-plan alone.
+void add_evaluation(Rows& rows);
+void add_plan(Rows& rows);
+
 }  // namespace fp8::settings

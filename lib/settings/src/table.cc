@@ -20,25 +20,10 @@ using D = shard::DelayedOptions;
 using S = model::PrecisionRules;
 using O = optim::Settings;
 using T = optim::Schedule;
-using Rows = std::vector<Setting>;
 
 constexpr unsigned kAll = kStep | kEval | kInspect;
+constexpr unsigned kComputes = kAll | kPlan | kSide;                 // where flags of precision are
 constexpr cli::Interval kDefaultInterval{0, std::int64_t{30} * 60};  // between checkpoints
-
-// Adds rows under a heading of the help, for `tools` and `resume` unless a row names its own.
-void add(Rows& rows, const char* group, unsigned tools, Resume resume, std::vector<Row> more) {
-  for (Row& r : more) {
-    if (r.flag.group.empty()) r.flag.group = group;
-    if (r.tools == 0) r.tools = tools;
-    r.resume = r.own_resume.value_or(resume);
-    if (r.resume == Resume::named && r.change.empty()) r.change = r.flag.name;
-    rows.push_back(std::move(r));
-  }
-}
-
-Names<data::SamplerKind> samplers() {
-  return {{"shuffle", data::SamplerKind::shuffle}, {"sequential", data::SamplerKind::sequential}};
-}
 
 const RunConfig& run_of(const Config& c) { return static_cast<const RunConfig&>(c); }
 const std::string& flag_name_of(const Setting& s) { return s.flag.name; }
@@ -60,10 +45,11 @@ void add_data(Rows& rows) {
            .records([](auto&, auto& run) { return run.data_digest; }),
        whole("seq-length", "", 1, "tokens in a sequence [that of packed data, else the model's context, 1024 at most]",
              &C::seq_length)
-           .in(kAll),
+           .in(kAll | kPlan),
        whole("batch-size", "8", 1, "sequences in a micro-batch of one rank", &C::batch_size)
            .changes("batch")
            .recorded_as(kGlobalBatch)
+           .in(kStep | kPlan)
            .records([](auto&, auto& run) { return run.global_batch; }),
        choice("sampler", "shuffle", samplers(), "order in which sequences are read", &R::sampler),
        choice("documents", "auto", documents,
@@ -89,6 +75,7 @@ void add_length(Rows& rows) {
            .resumes(Resume::named)
            .records([](auto&, auto& run) { return run.chat_template; }),
        whole("grad-accumulation", "1", 1, "micro-batches that each rank computes per step", &R::grad_accumulation)
+           .in(kStep | kPlan)
            .changes("batch"),
        whole("steps", "", 1, "optimizer steps of the whole run, and length of the learning rate schedule", &R::steps)
            .changes("steps"),
@@ -103,14 +90,21 @@ void add_precision(Rows& rows) {
   const Names<std::optional<DeviceType>> devices = {
       {"auto", std::nullopt}, {"cpu", DeviceType::host}, {"cuda", DeviceType::cuda}};
   const Names<DType> activations = {{"bf16", DType::bf16}, {"f32", DType::f32}};
+  const Names<Precision> precisions = {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp8", Precision::fp8}};
   const auto p = &C::precision;
-  add(rows, kPrecision, kStep | kEval | kSide, Resume::phase,
+  add(rows, kPrecision, kPlan, Resume::free,
+      {choice("device", "auto", devices, "kernels and layouts to plan for (auto: those of the machine, or of a GPU)",
+              &C::device),
+       choice("precision", "fp8", precisions, "precision of the matrix multiplications of linear layers", p,
+              &P::precision)});
+  add(rows, kPrecision, kStep | kEval | kPlan | kSide, Resume::phase,
       {choice("device", "auto", devices, "device to compute on (auto: GPUs if every rank has one, otherwise the CPU)",
               &C::device)
            .in(kAll | kSide)
            .resumes(Resume::free),
-       choice("precision", "bf16", {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp8", Precision::fp8}},
-              "precision of the matrix multiplications of linear layers", p, &P::precision)
+       choice("precision", "bf16", precisions, "precision of the matrix multiplications of linear layers", p,
+              &P::precision)
+           .in(kStep | kEval | kSide)
            .recorded_if(always),
        choice("activations", "", activations,
               "format of activations (default: f32 with --precision fp32, otherwise bf16)", p, &P::execution,
@@ -121,24 +115,11 @@ void add_precision(Rows& rows) {
 
 json::Value recipe_of(const Config& c) { return recipe_value(c.precision); }
 
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (const quant::Recipe& r : quant::recipes()) names.emplace_back(r.name);
-  return names;
-}
-
-// The precisions with which the routes of recipes are compared.
-std::vector<std::string> compared_names() {
-  std::vector<std::string> names = recipe_names();
-  names.insert(names.begin(), {kPlainRecipe, kExactRecipe});
-  return names;
-}
-
 // The recipes of FP8. fp8-eval and fp8-inspect read their own, see eval_config() and inspect_config().
 void add_recipe(Rows& rows) {
-  std::vector<std::string> names = recipe_names(), lists = names, compared;
+  std::vector<std::string> names = recipe_names(), lists = names, compared, planned;
   lists.emplace_back("all");
-  compared = lists;
+  compared = planned = lists;
   compared.emplace_back(kPlainRecipe);
   add(rows, kPrecision, kStep | kSide, Resume::phase,
       {text("recipe", "[GLOB=]NAME", "scaling of FP8 operands, of the linears whose name matches; see fp8-recipes(7)")
@@ -167,6 +148,14 @@ void add_recipe(Rows& rows) {
            .falls_back_to("tensorwise")
            .in(kInspect)
            .resumes(Resume::free)
+           .acts_under(under_all),
+       text("recipe", "NAME,...|GLOB=NAME",
+            "scalings of FP8 operands to plan, see fp8-recipes(7), or all; with GLOB=NAME, of linears under each")
+           .is(FlagKind::list)
+           .suggests(std::move(planned))
+           .falls_back_to("tensorwise")
+           .in(kPlan)
+           .resumes(Resume::free)
            .acts_under(under_all)});
 }
 
@@ -175,7 +164,7 @@ void add_scaling(Rows& rows) {
   using gemm::Accumulation;
   using quant::Recipe;
   const auto p = &C::precision;
-  add(rows, kPrecision, kAll | kSide, Resume::phase,
+  add(rows, kPrecision, kComputes, Resume::phase,
       {toggle("power-of-2-scales", "auto", "round FP8 scales down to powers of two; auto: as the recipe does", p,
               &P::power_of_2)
            .records([](auto& c, auto&) -> json::Value {  // null: as each recipe does
@@ -194,7 +183,7 @@ void add_scaling(Rows& rows) {
               p, &P::rowwise_single_copy),
        toggle("fuse-projections", "", "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers", p,
               &P::fuse_projections)
-           .in(kStep | kEval),  // fp8-inspect measures each projection alone
+           .in(kStep | kEval | kPlan),  // fp8-inspect measures each projection alone
        choice("accumulate", "f32",
               {{"f32", Accumulation::f32}, {"hopper", Accumulation::hopper}, {"ada", Accumulation::ada}},
               "sums of FP8 products on a CPU (hopper, ada: with the bits of an H100, an RTX 4060)", p,
@@ -219,7 +208,7 @@ void add_delayed(Rows& rows) {
       whole("margin", "0", 0, "powers of two by which recipe delayed lowers its scales", p, d, &D::margin)
           .between(0, 64)};
   for (Row& r : delayed) r = r.recorded_if(runs_delayed).acts_under(is_delayed);
-  add(rows, kPrecision, kAll | kSide, Resume::phase, std::move(delayed));
+  add(rows, kPrecision, kComputes, Resume::phase, std::move(delayed));
 }
 
 void read_gemms(const Arguments& a, Config& c) {
@@ -245,7 +234,7 @@ json::Value gemms_of(const Config& c) {
 void add_selection(Rows& rows) {
   const auto p = &C::precision;
   const auto s = &P::selection;
-  add(rows, kPrecision, kAll | kSide, Resume::phase,
+  add(rows, kPrecision, kComputes, Resume::phase,
       {text("filter", "GLOB", "keep linears whose name matches in bf16", p, s, &S::filters).is(FlagKind::list),
        toggle("auto-filter", "", "keep linears in bf16 that are too small to gain from FP8", p, s, &S::auto_filter),
        toggle("fp8-lm-head", "", "run the LM head in FP8 too, unless it is tied to the embedding", p, s, &S::lm_head),
@@ -254,7 +243,7 @@ void add_selection(Rows& rows) {
            .is(FlagKind::list)
            .reads(read_gemms, gemms_of)
            .acts_under(under_all)});
-  add(rows, kPrecision, kAll | kSide, Resume::free,
+  add(rows, kPrecision, kComputes, Resume::free,
       {choice("attention", "fused", {{"fused", ops::AttentionKernels::fused}, {"plain", ops::AttentionKernels::plain}},
               "kernels of attention on a GPU (fused: cuDNN's; plain: without tensor cores, slower)", p, &P::execution,
               &E::attention, &ops::AttentionOptions::kernels),
@@ -309,8 +298,10 @@ void add_optimizer(Rows& rows) {
        real("eps", "1e-8", 0, 1, "number added to the square root of the second moment (AdamW epsilon)", o, &O::eps),
        real("clip", "1.0", 0, 1e9, "largest norm of the gradient, which is scaled down to it; 0: no clipping",
             &R::clip),
-       choice("master", "fp32", stored, "format of the master weights (bf16: rounded stochastically)", &R::master),
-       choice("moments", "fp32", stored, "format of AdamW's moments (bf16: rounded stochastically)", &R::moments)});
+       choice("master", "fp32", stored, "format of the master weights (bf16: rounded stochastically)", &R::master)
+           .in(kStep | kPlan),
+       choice("moments", "fp32", stored, "format of AdamW's moments (bf16: rounded stochastically)", &R::moments)
+           .in(kStep | kPlan)});
 }
 
 void add_experts(Rows& rows) {
@@ -330,7 +321,7 @@ json::Value recorded_targets(const Config& c, const ResolvedRun&) {
 
 void add_lora(Rows& rows) {
   const auto l = &R::lora;
-  add(rows, "Adapters (LoRA)", kStep, Resume::fixed,
+  add(rows, "Adapters (LoRA)", kStep | kPlan, Resume::fixed,
       {whole("lora-rank", "", 1, "train adapters of this rank beside linears, and freeze the model", l, &L::rank)
            .between(1, 65536)
            .records_lora([](auto&, auto& run) { return run.lora->rank; }),
@@ -378,22 +369,23 @@ json::Value stages_of(const Config& c) {
 
 void add_sharding(Rows& rows) {
   using model::Recompute;
-  add(rows, "Sharding and memory", kStep, Resume::free,
+  add(rows, "Sharding and memory", kStep | kPlan, Resume::free,
       {whole("dp-replicate", "1", 1, "copies of the sharded parameters, each for a part of the samples",
              &C::dp_replicate)
-           .in(kAll),
+           .in(kAll | kPlan),
        whole("dp-shard", "", 1,
              "parts of the samples of a copy, and of its parameters [all ranks / --dp-replicate / --tp / --pp]",
              &C::dp_shard),
-       whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &C::tp).in(kAll),
+       whole("tp", "1", 1, "parts of each linear, embedding and head, on ranks that share samples", &C::tp)
+           .in(kAll | kPlan),
        whole("pp", "1", 1, "stages of layers, each on ranks of its own, through which micro-batches pass", &C::pp)
-           .in(kStep | kEval),
+           .in(kStep | kEval | kPlan),
        text("stages", "N,...", "with --pp: layers of each stage [as even as FLOPs allow]")
            .is(FlagKind::list)
            .reads(read_stages, stages_of)
-           .in(kStep | kEval),
+           .in(kStep | kEval | kPlan),
        whole("ep", "1", 1, "parts of the experts of a mixture, each on ranks of its own that share a copy", &C::ep)
-           .in(kAll),
+           .in(kAll | kPlan),
        real("expert-rows", "2", 1, 1e6,
             "with --ep: rows that a layer's experts hold on a rank, as a multiple of the mean; more run in passes",
             &R::expert_rows),
@@ -458,7 +450,8 @@ void add_saving(Rows& rows) {
        toggle("keep-best", "", "keep also the checkpoint with the lowest loss on --eval-data, evaluated at every save",
               &R::keep_best),
        toggle("async-save", "", "write checkpoints in the background; needs memory for a copy of weights and moments",
-              &R::async_save),
+              &R::async_save)
+           .in(kStep | kPlan),
        whole("log-every", "1", 1, "steps between step records", &R::log_every)});
 }
 
@@ -510,41 +503,7 @@ void add_start(Rows& rows) {
            .only_on_command_line(),
        row(cli::dry_run_flag(), &R::dry_run),
        json("print JSON Lines on a terminal too, instead of a readable line for each record").in(kStep | kEval),
-       json(nullptr).in(kInspect)});
-}
-
-void add_evaluation(Rows& rows) {
-  add(rows, kData, kEval, Resume::free,
-      {toggle("per-token", "", "print a record with the loss of every token for each sequence",
-              &EvalConfig::per_token)});
-  add(rows, kData, kInspect, Resume::free,
-      {choice("sampler", "sequential", samplers(), "order in which sequences are read", &InspectConfig::sampler),
-       whole("seed", "0", 0, "seed of the sampler", &InspectConfig::seed),
-       whole("step", "1", 1, "step of a run whose batch is read, from 1", &InspectConfig::step),
-       text("layers", "GLOB", "report only linears whose name matches", &InspectConfig::layers).is(FlagKind::list),
-       toggle("blocks", "", "add the spread of the figures over rows or blocks", &InspectConfig::blocks),
-       text("routes", "NAME",
-            "share of the tokens that other experts get under each recipe than in bf16, in fp32 or under a recipe",
-            &InspectConfig::routes)
-           .suggests(compared_names()),
-       toggle("sensitivity", "", "measure what each GEMM alone does to the loss or the gradient",
-              &InspectConfig::sensitivity),
-       whole("batches", "1", 1, "batches of --sensitivity and --recommend, from --step on", &InspectConfig::batches),
-       real("recommend", "", 0, 1e6,
-            "leave in bf16 what raises the loss beyond noise, until the rest raises it by less than this; needs -o",
-            &InspectConfig::recommend)
-           .metavar("NATS"),
-       text("recommend-recipe", "NAME", "with --recommend: recipe of these linears, instead of bf16",
-            &InspectConfig::recommend_recipe)
-           .suggests(recipe_names()),
-       whole("top", "0", 0, "rows of each table, the worst; 0: all; with --recommend 10 unless given",
-             &InspectConfig::top),
-       text("bisect", "FLAGS", "compare each operation under these flags of precision, A, with those of --against"),
-       text("against", "FLAGS", "with --bisect: the flags of precision of B"),
-       real("bound", "", 0, 1e6,
-            "with --bisect: relative difference above which an operation is named, with status 1 [0.5]"),
-       row(cli::output_flag("with --recommend: file of the recommended configuration"), &InspectConfig::output),
-       row(cli::force_flag(), &InspectConfig::force)});
+       json(nullptr).in(kInspect | kPlan)});
 }
 
 }  // namespace
@@ -554,7 +513,7 @@ const std::vector<Setting>& all_settings() {
     Rows all;
     for (const auto& part :
          {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_selection, add_optimizer, add_experts,
-          add_lora, add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation})
+          add_lora, add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation, add_plan})
       part(all);
     std::vector<std::string>& names = std::ranges::find(all, "change", flag_name_of)->flag.suggestions;
     for (const Setting& s : all)

@@ -266,8 +266,9 @@ TEST(Flags, OfARecipeInAListApplyUnderIt) {
   const EvalConfig c = evaluation({"--recipe=bf16,rowwise,current,rowwise", "--recipe=*.o_proj=current",
                                    "--rowwise-single-copy", "--fuse-projections", "--no-power-of-2-scales"});
   EXPECT_EQ(c.recipes, (std::vector<std::string>{"bf16", "rowwise", "current"}));
-  const PrecisionConfig plain = precision_under(c, "bf16"), rows = precision_under(c, "rowwise"),
-                        current = precision_under(c, "current");
+  const PrecisionConfig plain = precision_under(c.precision, c, "bf16"),
+                        rows = precision_under(c.precision, c, "rowwise"),
+                        current = precision_under(c.precision, c, "current");
   EXPECT_EQ(plain.precision, Precision::bf16);
   EXPECT_NO_THROW(check_fp8_flags(plain));
   EXPECT_TRUE(rows.rowwise_single_copy);
@@ -277,7 +278,9 @@ TEST(Flags, OfARecipeInAListApplyUnderIt) {
   for (const PrecisionConfig& p : {plain, rows, current}) EXPECT_NO_THROW(check_precision(p));
   EXPECT_EQ(rows.power_of_2, false);
   const EvalConfig none = evaluation({"--recipe=tensorwise,current", "--rowwise-single-copy"});
-  EXPECT_NE(error_of([&] { check_precision(precision_under(none, "current")); }).find("--rowwise-single-copy: needs"),
+  EXPECT_NE(error_of([&] {
+              check_precision(precision_under(none.precision, none, "current"));
+            }).find("--rowwise-single-copy: needs"),
             std::string::npos);
   EXPECT_EQ(error_of([&] { evaluation({"--recipe=bf16"}); }),
             "--recipe: bf16: is to be compared with a recipe; alone it is --precision bf16");

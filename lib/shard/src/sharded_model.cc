@@ -112,8 +112,9 @@ int planned_micro_batches(const comm::Mesh& mesh, const ModelSpec& spec) {
 // Passes of an evaluation that a plan runs: as many as bring a stage that sends and receives to its peak.
 int planned_evaluations(const comm::Mesh& mesh) { return mesh.stages().size() > 1 ? 3 : 1; }
 
-// plan_memory() with the logits of the spec.
-MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+}  // namespace
+
+MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                      const BatchShape& evaluated, const BatchShape& sampled) {
   ShardedModel dry(at, mesh, spec, device::Arena());
   const Context& ctx = dry.ctx;
@@ -164,8 +165,6 @@ MemoryPlan plan_once(const Context& at, const comm::Mesh& mesh, const ModelSpec&
           ctx.device,       spec.execution.logit_bytes};
 }
 
-}  // namespace
-
 MemoryPlan plan_fitting(comm::Communicator& all, device::DeviceType device, std::size_t gpu_memory,
                         const std::function<MemoryPlan(std::int64_t)>& plan_with) {
   MemoryPlan plan;
@@ -185,7 +184,7 @@ MemoryPlan plan_fitting(comm::Communicator& all, device::DeviceType device, std:
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                        const BatchShape& evaluated, const BatchShape& sampled) {
   return plan_fitting(mesh.all(), at.device, device::gpu_memory(at), [&](std::int64_t logit_bytes) {
-    return plan_once(at, mesh, with_logits(spec, logit_bytes), trained, evaluated, sampled);
+    return plan_rank(at, mesh, with_logits(spec, logit_bytes), trained, evaluated, sampled);
   });
 }
 

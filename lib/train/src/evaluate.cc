@@ -59,7 +59,7 @@ std::vector<ModelSetup> resolve_models(const settings::EvalConfig& config, const
   setups.reserve(recipes.size());
   for (const std::string& recipe : recipes) {
     settings::EvalConfig one = config;
-    one.precision = settings::precision_under(config, recipe);
+    one.precision = settings::precision_under(config.precision, config, recipe);
     ModelSetup& setup = setups.emplace_back(resolve_model(one, checkpoint, tokens));
     settings::check_some_fp8(setup.model_spec.table, setup.precision, false);
     setup.model_spec.store.training = false;

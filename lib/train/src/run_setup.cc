@@ -140,15 +140,7 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   c.seq_length = model.length;
   s.table = std::move(model.table);
   s.model_spec = std::move(model.model_spec);
-  s.model_spec.snapshot = c.async_save;
-  s.model_spec.gathers_gradients = !c.gradients.empty();
-  s.model_spec.store.master = c.master;
-  s.model_spec.store.moments = c.moments;
-  s.model_spec.store.reduce = c.reduce;
-  s.model_spec.store.zero = c.zero;
-  s.model_spec.store.expert_rows = c.expert_rows;
-  s.model_spec.store.reshard_after_forward = c.reshard_after_forward;
-  s.model_spec.store.several_micro_batches = c.grad_accumulation > 1;
+  settings::add_training(c, s.model_spec);
   if (s.model_spec.config.experts) std::erase(c.precision.given, "tensor-stats-every");  // acts in every precision
   s.notes = std::move(model.notes);
   s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, c.precision.recipe_names()));
@@ -168,11 +160,7 @@ void resolve_adapters(RunSetup& s, hf::ModelConfig& model, const ckpt::Checkpoin
 
 // Sets the mesh of so many ranks. `path` is that of the model in messages. Throws Error for a mesh that does not fit.
 void resolve_mesh(RunSetup& s, const std::string& path, std::int64_t ranks) {
-  const settings::RunConfig& c = s.config;
-  const settings::TensorDivision division = settings::division_of(c, s.model_spec.config, s.model_spec.table);
-  const auto limits =
-      settings::mesh_limits(path, s.model_spec.config, [&](std::int64_t tp) { return division.refusal(tp); });
-  s.mesh = settings::fitting_mesh(c, ranks, limits, "fp8-step");
+  s.mesh = settings::mesh_of_run(s.config, path, s.model_spec, ranks, "fp8-step");
 }
 
 RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, const RunInputs& inputs,
@@ -244,8 +232,6 @@ void RunSetup::divide_layers(device::DeviceType device) {
   shard::ModelSpec& spec = model_spec;
   const model::UnitCosts costs = settings::costs_of_units(spec.config, spec.table, config.seq_length, device);
   spec.store.stages = settings::layers_of_stages(config, costs);
-  // More of them change neither the memory of a stage nor, by as much as 1e-5, the bubble.
-  spec.micro_batches = static_cast<int>(std::min(config.grad_accumulation, std::int64_t{1} << 20));
   bubble = model::expected_bubble(model::stage_costs(costs, spec.store.stages), spec.micro_batches);
 }
 

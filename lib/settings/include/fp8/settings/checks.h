@@ -94,6 +94,9 @@ std::string note_of_length(std::int64_t length, const hf::ModelConfig& model);
 std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
                                                     const ckpt::Checkpoint& checkpoint,
                                                     const ckpt::Checkpoint& recorded);
+/// The same of a model at `path` without weights, which would be stored as `stored`: by the settings alone.
+std::vector<model::Parameter> table_with_precisions(const hf::ModelConfig& model, const PrecisionConfig& precision,
+                                                    const std::string& path, DType stored);
 
 /// Throws Error(fp8_missing) if FP8 is requested and no GEMM of forward, or of forward and backward, runs in FP8.
 void check_some_fp8(const std::vector<model::Parameter>& table, const PrecisionConfig& precision, bool backward);

@@ -17,6 +17,7 @@
 #include "fp8/optim/schedule.h"
 #include "fp8/quant/recipe.h"
 #include "fp8/shard/options.h"
+#include "fp8/shard/sharded_model.h"
 
 namespace fp8::settings {
 
@@ -159,11 +160,31 @@ struct RunConfig : Config {
   json::Value flags;               ///< resolved flags, for the first record
 };
 
-/// An evaluation.
-struct EvalConfig : Config {
-  bool per_token = false;            ///< a record for every sequence
+/// Recipes that a tool computes one after the other.
+struct Recipes {
   std::vector<std::string> recipes;  ///< each in turn, with linear_recipes; none: precision.recipe; bf16: the precision
   bool all_recipes = false;          ///< of `recipes` only those that fit FP8 codes
+};
+
+/// An evaluation.
+struct EvalConfig : Config, Recipes {
+  bool per_token = false;  ///< a record for every sequence
+};
+
+/// A plan of a run on ranks that need not exist. Settings that fp8-plan has no flag for are at their defaults.
+struct PlanConfig : RunConfig, Recipes {
+  std::string machine;                 ///< name or path; empty: memory alone
+  std::vector<std::string> keys;       ///< KEY=VALUE of the configuration, machine.KEY=VALUE of the machine
+  std::int64_t ranks = 0;              ///< 0: the product of the sizes of the mesh
+  std::int64_t ranks_per_node = 0;     ///< 0: those of the machine
+  bool fit = false;                    ///< search what fits
+  std::vector<std::int64_t> sweep;     ///< numbers of ranks
+  bool layers = false;                 ///< times of the linears
+  std::string as;                      ///< program whose habits count; empty: fp8-step
+  std::int64_t virtual_stages = 1;     ///< stages of each rank, interleaved
+  double imbalance = 1;                ///< rows of the busiest rank's experts over the mean
+  double tokens = 0;                   ///< tokens of the whole run; 0: not known
+  std::optional<double> require_gain;  ///< speed over bf16 that is needed
 };
 
 /// Flags of precision as one value, and the precision that they set.
@@ -200,9 +221,9 @@ struct InspectConfig : EvalConfig {
   std::optional<Bisection> bisection;  ///< instead of everything above from `recipes` on, except the batch
 };
 
-/// The precision of `config` under one of its recipes. Where it has several, --rowwise-single-copy and
-/// --fuse-projections are left out under those that exclude them, unless all do, which check_precision() refuses.
-PrecisionConfig precision_under(const EvalConfig& config, const std::string& recipe);
+/// `precision` under one of `recipes`. Where there are several, --rowwise-single-copy and --fuse-projections are left
+/// out under those that exclude them, unless all do, which check_precision() refuses.
+PrecisionConfig precision_under(const PrecisionConfig& precision, const Recipes& recipes, const std::string& recipe);
 
 /// The precision with whose routes InspectConfig::routes compares.
 PrecisionConfig precision_of_routes(const InspectConfig& config);
@@ -219,5 +240,8 @@ json::Value configuration_of(const PrecisionConfig& precision);
 
 /// The options of a ParameterStore for a precision; casts are counted in `counts`, which may be null.
 shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastCounts* counts);
+
+/// Sets what training adds to the spec of a model: what is stored and in which format, sharding, micro-batches.
+void add_training(const RunConfig& config, shard::ModelSpec& spec);
 
 }  // namespace fp8::settings

@@ -1,5 +1,5 @@
-/// The commands of fp8-step, fp8-eval and fp8-inspect, and the configurations that their arguments give. Their flags
-/// are in the table of settings (setting.h).
+/// The commands of fp8-step, fp8-eval, fp8-inspect and fp8-plan, and the configurations that their arguments give.
+/// Their flags are in the table of settings (setting.h).
 #pragma once
 
 #include <string>
@@ -35,5 +35,14 @@ EvalConfig eval_config(const cli::Arguments& arguments);
 cli::Command inspect_command();
 /// The inspection that the arguments describe. Throws Error naming a flag.
 InspectConfig inspect_config(const cli::Arguments& arguments);
+
+/// fp8-plan.
+cli::Command plan_command();
+/// The plan that the arguments describe: of the recipes of --recipe, which imply FP8, or without it of --precision, or
+/// without that of tensorwise. Throws Error naming a flag.
+PlanConfig plan_config(const cli::Arguments& arguments);
+/// The flags of fp8-step with which a run computes and stores as `config` says, where they are not at their defaults:
+/// " --precision fp8 --tp 2", with a space before each.
+std::string step_flags(const RunConfig& config);
 
 }  // namespace fp8::settings

@@ -9,6 +9,7 @@
 #include "fp8/hf/config.h"
 #include "fp8/model/parameters.h"
 #include "fp8/settings/config.h"
+#include "fp8/shard/sharded_model.h"
 
 namespace fp8::settings {
 
@@ -46,5 +47,10 @@ MeshLimits mesh_limits(const std::string& path, const hf::ModelConfig& model,
 /// rank.
 comm::MeshShape fitting_mesh(const Config& config, std::int64_t ranks, const MeshLimits& limits,
                              const std::string& tool);
+
+/// The mesh of `ranks` ranks that the flags of a run describe, for the model at `path` whose sizes and parameters are
+/// those of `spec`. Throws Error as fitting_mesh() does.
+comm::MeshShape mesh_of_run(const RunConfig& config, const std::string& path, const shard::ModelSpec& spec,
+                            std::int64_t ranks, const std::string& tool);
 
 }  // namespace fp8::settings

@@ -1,6 +1,6 @@
-/// The table of settings of fp8-step, fp8-eval and fp8-inspect. A row is a flag, the member of a configuration that it
-/// sets, the tools that have it, and what records and resumed runs make of it. Help, completions, config files, records
-/// and --change come from this table; tests compare the manual pages with it.
+/// The table of settings of fp8-step, fp8-eval, fp8-inspect and fp8-plan. A row is a flag, the member of a
+/// configuration that it sets, the tools that have it, and what records and resumed runs make of it. Help, completions,
+/// config files, records and --change come from this table; tests compare the manual pages with it.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@ enum Tool : unsigned {
   kEval = 2,     ///< fp8-eval
   kInspect = 4,  ///< fp8-inspect
   kSide = 8,     ///< the flags in the values of --bisect and --against of fp8-inspect
+  kPlan = 16,    ///< fp8-plan
 };
 
 /// Whether a setting may differ when a run is resumed.

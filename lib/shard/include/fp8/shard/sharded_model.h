@@ -86,6 +86,10 @@ model::Batch on_device(const Context& ctx, const model::Batch& batch, device::Po
 MemoryPlan plan_memory(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
                        const BatchShape& evaluated, const BatchShape& sampled = {});
 
+/// plan_memory() of one rank with the block of logits that the spec has, not collective: `mesh` may be imagined.
+MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                     const BatchShape& evaluated, const BatchShape& sampled = {});
+
 /// plan_with(bytes for a block of logits): model::kLeastLogits on the host; on a GPU model::kMostLogits, or the first
 /// of its half, quarter and so on whose total is at most `gpu_memory` (0: unknown), but at least model::kLeastLogits.
 /// The ranks of `all` have different plans and memory, and get the smallest block of them: under tensor parallelism
