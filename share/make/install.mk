@@ -9,7 +9,7 @@ install: all
 	install -m 755 $(programs) $(DESTDIR)$(PREFIX)/bin
 	$(if $(STRIP),$(STRIP) $(TOOLS:%=$(DESTDIR)$(PREFIX)/bin/%))
 	for s in 1 5 7; do install -d $(datadir)/man/man$$s && install -m 644 man/man$$s/*.$$s $(datadir)/man/man$$s; done
-	for d in presets phases slurm templates text tokenizers/shakespeare; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
+	for d in machines presets phases slurm templates text tokenizers/shakespeare; do install -d $(datadir)/fp8/$$d && install -m 644 share/$$d/* $(datadir)/fp8/$$d; done
 	for t in $(TOOLS); do \
 	  $O/bin/$$t --completion bash >$(bash_completions)/$$t && $O/bin/$$t --completion zsh >$(zsh_completions)/_$$t && \
 	  $O/bin/$$t --completion fish >$(fish_completions)/$$t.fish || exit 1; \

@@ -21,6 +21,7 @@ words_of() {
     fp8-init) echo "tiny -o i$2.h5" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
     fp8-log) echo "before" ;;
+    fp8-plan) echo "tiny --json -q" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;
     fp8-resume) echo "before --print" ;;
     fp8-sweep) echo "s.sweep --print -- fp8-step m.h5" ;;

@@ -30,6 +30,7 @@ words_of() {
     fp8-init) echo "tiny -o x.h5 -f" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
     fp8-log) echo "log" ;;
+    fp8-plan) echo "tiny --json" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o x.h5 -f" ;;
     fp8-resume) echo "run --print" ;;
     fp8-step) printf '%s\n' "$train --out new" "$train --out new --precision fp8" ;;

@@ -112,7 +112,7 @@ ckpt::Checkpoint open_checkpoint(const std::string& argument) {
                 "put the model's config.json beside them");
   if (!folder && argument.ends_with(".json"))
     throw Error(argument + ": a JSON file, not a checkpoint: give it to fp8-init for a new model, or the folder of a " +
-                "trained one, which has the config.json, to fp8-convert");
+                "trained one, which has the config.json, to fp8-convert; fp8-plan takes it as it is");
   if (is_token_file(argument)) throw Error(argument + ": a token file, not a checkpoint");
   if (argument.ends_with(".safetensors"))
     throw Error(argument +

@@ -114,7 +114,7 @@ TEST_F(Open, IdentifiesOtherFiles) {
   write("config.json", "{}");
   EXPECT_EQ(error_of([&] { open_checkpoint(at("config.json")); }),
             at("config.json") + ": a JSON file, not a checkpoint: give it to fp8-init for a new model, or the folder " +
-                "of a trained one, which has the config.json, to fp8-convert");
+                "of a trained one, which has the config.json, to fp8-convert; fp8-plan takes it as it is");
   EXPECT_NE(error_of([&] { open_checkpoint(at("run")); }).find("every checkpoint in it is damaged"), std::string::npos);
   write("d.h5", "fp8-tokens 1 ");
   EXPECT_TRUE(is_token_file(at("d.h5")));

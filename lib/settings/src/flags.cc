@@ -245,7 +245,11 @@ PlanConfig plan_config(const Arguments& a) {
   c.model = a.positional("model");
   read_settings(a, kPlan, c);
   check_lora_settings(c);
-  if (a.has("recipe") || !a.has("precision")) c.precision.precision = Precision::fp8;
+  if (a.has("recipe") && c.precision.precision != Precision::fp8)
+    throw Error(flag_name("recipe") + ": contradicts " + flag_name("precision") + " " +
+                std::string(name_of(c.precision.precision)));
+  if (c.require_gain && c.precision.precision != Precision::fp8)
+    throw Error(flag_name("require-gain") + ": needs a recipe");
   if (c.precision.precision == Precision::fp8)
     read_recipes(a, true, c.precision, c);
   else

@@ -111,7 +111,7 @@ void add_plan(Rows& rows) {
        whole("vp", "1", 1, "stages of each rank of a pipeline, interleaved; fp8-step has one", &N::virtual_stages)
            .between(1, 1024),
        real("imbalance", "1", 1, 1e6, "rows of the busiest rank's experts, as a multiple of the mean", &N::imbalance),
-       real("tokens", "", 1, 1e18, "tokens of the whole run, for its days", &N::tokens),
+       whole("tokens", "", 1, "tokens of the whole run, for its days", &N::tokens),
        real("require-gain", "", 0, 1e6, "speed over bf16 below which the status is 1", &N::require_gain)});
 }
 

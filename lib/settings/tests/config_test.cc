@@ -196,14 +196,14 @@ TEST(Flags, ContradictionsAreNamed) {
 // Every name that a message of these crates gives to flag_name() is in a flag table.
 TEST(Flags, MessagesNameFlagsThatExist) {
   std::set<std::string> known;
-  for (const cli::Command& command :
-       {cli::with_common(step_command()), cli::with_common(eval_command()), cli::with_common(inspect_command())})
+  for (const cli::Command& command : {cli::with_common(step_command()), cli::with_common(eval_command()),
+                                      cli::with_common(inspect_command()), cli::with_common(plan_command())})
     for (const cli::Flag& flag : command.flags)
       known.insert({flag.name, flag.default_text == "on" ? "no-" + flag.name : ""});
   const std::regex call(R"re(flag_name\("([^"]*)"\))re");
   int calls = 0;
   for (const char* folder :
-       {"lib/shard/src", "lib/settings/src", "lib/state/src", "lib/train/src", "lib/inspect/src"}) {
+       {"lib/shard/src", "lib/settings/src", "lib/state/src", "lib/train/src", "lib/inspect/src", "lib/plan/src"}) {
     for (const auto& source : std::filesystem::directory_iterator(folder)) {
       const std::string text = read_file(source.path());
       for (std::sregex_iterator i(text.begin(), text.end(), call), end; i != end; ++i, ++calls)

@@ -183,7 +183,7 @@ struct PlanConfig : RunConfig, Recipes {
   std::string as;                      ///< program whose habits count; empty: fp8-step
   std::int64_t virtual_stages = 1;     ///< stages of each rank, interleaved
   double imbalance = 1;                ///< rows of the busiest rank's experts over the mean
-  double tokens = 0;                   ///< tokens of the whole run; 0: not known
+  std::int64_t tokens = 0;             ///< tokens of the whole run; 0: not known
   std::optional<double> require_gain;  ///< speed over bf16 that is needed
 };
 

@@ -1,0 +1,64 @@
+/// A machine that a step is planned for: the rates that its kernels and links reach, each as a pair, since sources
+/// differ: the one that makes a step slow, and the one that makes it fast. Read from a JSON file; see fp8-machine(5).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp8/device/profile.h"
+#include "fp8/json/value.h"
+
+namespace fp8::plan {
+
+/// The two values of a figure.
+struct Range {
+  double slow = 0, fast = 0;  ///< makes a step slow, or fast
+  /// One of them.
+  double at(bool favourable) const { return favourable ? fast : slow; }
+};
+
+/// GEMMs of one kind of operands.
+struct GemmRates {
+  Range rate;        ///< FLOP/s of a large GEMM
+  double depth = 0;  ///< contraction at which half of the rate is reached: rate x k / (k + depth)
+};
+
+/// A figure that depends on a size: pairs of the size and the value, in increasing order of the size.
+using Curve = std::vector<std::pair<double, Range>>;
+
+/// Links between ranks.
+struct Link {
+  Range rate;  ///< bytes/s of a rank in each direction
+  Range hop;   ///< seconds of one of the ranks - 1 hops of a ring
+};
+
+/// A machine.
+struct Machine {
+  std::string name;                                      ///< for tables
+  device::DeviceType device = device::DeviceType::cuda;  ///< what computes
+  std::size_t memory = 0;                                ///< bytes that a rank can use
+  int ranks_per_host = 8;                                ///< GPUs of a host
+  int linked_ranks = 8;         ///< consecutive ranks between which `link` is; others have `network`
+  int compute_capability = 90;  ///< of the GPU, 90 for 9.0; 0 for a CPU
+  int processors = 132;         ///< multiprocessors, over which tiles of a GEMM are divided
+  /// GEMMs by kind of operands: FP8 with fast accumulation (forward), without (backward), and with scales of blocks.
+  GemmRates f32, bf16, fp8, fp8_accurate, fp8_blocks;
+  Curve attention_forward, attention_backward;  ///< FLOP/s by positions, where a causal mask counts half
+  Curve attention_heads;                        ///< share of these rates by heads x sequences x positions / 4096
+  Range cast, kernel, optimizer;                ///< bytes/s of casts, of other kernels, of the update
+  Range launch;                                 ///< seconds from the end of a kernel to the begin of the next
+  Range host_launch;                            ///< seconds of the host for a launch
+  Link link, network;                           ///< inside and outside of linked ranks
+  Range contention;                             ///< share of hidden communication by which compute takes longer
+
+  /// The value of a curve at a size, linear in its logarithm between the pairs, and that of the ends beyond.
+  static double value(const Curve& curve, double size, bool favourable);
+};
+
+/// Reads a machine of share/machines or a file, with `keys` (KEY=VALUE; a dot selects a key of an object) set. Throws
+/// Error naming the file and the key for what is missing, of another type, or not positive.
+Machine open_machine(const std::string& name_or_path, const std::vector<std::string>& keys);
+
+}  // namespace fp8::plan

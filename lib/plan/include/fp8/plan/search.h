@@ -1,0 +1,60 @@
+/// Questions that need many plans: recipes beside bf16, what makes a run fit, the fastest settings for some ranks, and
+/// numbers of ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fp8/plan/estimate.h"
+
+namespace fp8::plan {
+
+/// A model, the settings of its plan and the machine.
+struct Question {
+  const Model& model;
+  const settings::PlanConfig& config;
+  const MaybeMachine& machine;
+
+  /// Device of the plan: that of --device or, without it, of the machine, or, without both, a GPU.
+  device::DeviceType device() const;
+  /// The settings with the precision of a recipe: bf16, fp32, or FP8.
+  settings::PlanConfig under(const std::string& recipe) const;
+  /// Those of --as, --vp and --imbalance.
+  Assumptions assumptions() const;
+  /// One run of the settings `c`.
+  Estimate estimate(const settings::PlanConfig& c) const;
+};
+
+/// Each recipe that is asked for, in this order, after bf16 if there is a machine; with the speed relative to bf16.
+std::vector<Estimate> compare(const Question& q);
+
+/// A change of settings, and what it does to a run.
+struct Change {
+  std::string flags;      ///< "--recompute full"
+  std::size_t saved = 0;  ///< bytes of the rank that needs the most
+  bool fits = false;      ///< whether the run then fits
+};
+
+/// The three changes of one setting of `c` that save the most memory, of those that save any.
+std::vector<Change> remedies(const Question& q, const settings::PlanConfig& c, const Estimate& now);
+
+/// Settings that --fit has found.
+struct Candidate {
+  settings::PlanConfig config;
+  Estimate estimate;
+};
+
+/// What --fit found.
+struct Fit {
+  std::vector<Candidate> fastest;  ///< at most five that fit, the fastest first
+  std::int64_t fewest_ranks = 0;   ///< the least power of two of ranks on which some settings fit; 0: none was found
+  std::int64_t tried = 0;          ///< settings that were planned
+};
+
+/// Searches mesh, micro-batch, recompute and sharding for config.ranks ranks under `recipe`, where a step has as many
+/// sequences as the settings give it. `progress` is called with the number of settings tried.
+Fit fit(const Question& q, const std::string& recipe, const std::function<void(std::int64_t)>& progress);
+
+}  // namespace fp8::plan

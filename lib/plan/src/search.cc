@@ -1,0 +1,227 @@
+// Plans of many settings.
+#include "fp8/plan/search.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "fp8/base/error.h"
+#include "fp8/cli/command.h"
+
+namespace fp8::plan {
+namespace {
+
+using model::Recompute;
+using settings::PlanConfig;
+
+constexpr std::size_t kShown = 5;
+
+std::string flag(const char* name, const std::string& value) { return cli::flag_name(name) + " " + value; }
+
+struct Alternative {
+  std::string flags;
+  PlanConfig config;
+};
+
+// Changes of one setting each that can save memory.
+std::vector<Alternative> alternatives(const PlanConfig& c, std::int64_t ranks) {
+  std::vector<Alternative> all;
+  const auto add = [&](std::string flags, const std::function<void(PlanConfig&)>& change) {
+    all.push_back({std::move(flags), c});
+    change(all.back().config);
+  };
+  const Recompute now = c.precision.execution.recompute;
+  const auto recompute = [](Recompute r) { return [r](PlanConfig& p) { p.precision.execution.recompute = r; }; };
+  if (now == Recompute::none) add(flag("recompute", "selective"), recompute(Recompute::selective));
+  if (now != Recompute::full) add(flag("recompute", "full"), recompute(Recompute::full));
+  if (c.batch_size > 1)
+    add(flag("batch-size", std::to_string(c.batch_size / 2)), [](PlanConfig& p) { p.batch_size /= 2; });
+  if (c.zero < 3) add(flag("zero", "3"), [](PlanConfig& p) { p.zero = 3; });
+  if (c.moments == dtype::DType::f32)
+    add(flag("moments", "bf16"), [](PlanConfig& p) { p.moments = dtype::DType::bf16; });
+  if (c.master == dtype::DType::f32) add(flag("master", "bf16"), [](PlanConfig& p) { p.master = dtype::DType::bf16; });
+  if (c.async_save) add("no " + cli::flag_name("async-save"), [](PlanConfig& p) { p.async_save = false; });
+  if (c.precision.execution.attention.deterministic)
+    add(cli::flag_name("no-deterministic"),
+        [](PlanConfig& p) { p.precision.execution.attention.deterministic = false; });
+  if (c.tp < 8) add(flag("tp", std::to_string(2 * c.tp)), [](PlanConfig& p) { p.tp *= 2, p.dp_shard = 0; });
+  add(flag("ranks", std::to_string(2 * ranks)), [ranks](PlanConfig& p) { p.ranks = 2 * ranks, p.dp_shard = 0; });
+  return all;
+}
+
+// The run on hosts of --ranks-per-node ranks, unless links leave the hosts of the machine.
+Run run_of(const Question& q, const PlanConfig& c) {
+  Run run = resolve(q.model, c, c.precision, c.ranks, q.device());
+  if (q.machine) run.ranks_per_node = q.machine->linked_ranks;
+  const bool leaves = q.machine && q.machine->linked_ranks > q.machine->ranks_per_host;
+  if (c.ranks_per_node > 0 && !leaves) run.ranks_per_node = static_cast<int>(c.ranks_per_node);
+  return run;
+}
+
+// The same, unless the settings are refused.
+std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
+  try {
+    return run_of(q, c);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::size_t memory_of_machine(const Question& q) { return q.machine ? q.machine->memory : 0; }
+
+JobMemory memory_of(const Question& q, const Run& run) {
+  return plan::memory_of(run, {q.device(), q.device() == device::DeviceType::cuda ? memory_of_machine(q) : 0});
+}
+
+std::vector<std::int64_t> powers_of_two(std::int64_t most) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t n = 1; n <= most; n *= 2) all.push_back(n);
+  return all;
+}
+
+// The settings of a search that differ in mesh, sharding and recompute; the micro-batch is set later.
+class Space {
+ public:
+  Space(const Question& q, PlanConfig base, std::int64_t sequences)
+      : q_(q), base_(std::move(base)), sequences_(sequences) {}
+
+  void visit(const std::function<void(const PlanConfig&)>& one) const {
+    const std::int64_t ranks = base_.ranks;
+    const bool experts = q_.model.config.sparse_layers() > 0;
+    for (const std::int64_t tp : powers_of_two(std::min<std::int64_t>(ranks, 8)))
+      for (const std::int64_t pp : powers_of_two(std::min<std::int64_t>(ranks / tp, 16)))
+        for (const std::int64_t ep : powers_of_two(experts ? ranks / pp : 1))
+          for (const int zero : {3, 1}) {
+            PlanConfig c = base_;
+            c.tp = tp, c.pp = pp, c.ep = ep, c.zero = zero;
+            c.dp_shard = 0, c.dp_replicate = 1;
+            c.stages.clear();
+            if (resolved(q_, c)) one(c);
+          }
+  }
+  // Micro-batches of a mesh, the smallest first.
+  std::vector<PlanConfig> batches(const PlanConfig& mesh, std::int64_t parts) const {
+    std::vector<PlanConfig> all;
+    if (sequences_ % parts != 0) return all;
+    const std::int64_t of_rank = sequences_ / parts;
+    for (const std::int64_t n : powers_of_two(std::min<std::int64_t>(of_rank, 16))) {
+      if (of_rank % n != 0) break;
+      all.push_back(mesh);
+      all.back().batch_size = n;
+      all.back().grad_accumulation = of_rank / n;
+    }
+    return all;
+  }
+
+ private:
+  const Question& q_;
+  PlanConfig base_;
+  std::int64_t sequences_;
+};
+
+constexpr Recompute kRecompute[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+double middle(const Speed& s) { return s.step().slow * s.step().fast; }
+
+}  // namespace
+
+device::DeviceType Question::device() const {
+  if (config.device) return *config.device;
+  return machine ? machine->device : device::DeviceType::cuda;
+}
+
+PlanConfig Question::under(const std::string& recipe) const {
+  PlanConfig c = config;
+  if (recipe != settings::kExactRecipe) c.precision = settings::precision_under(config.precision, config, recipe);
+  return c;
+}
+
+Assumptions Question::assumptions() const {
+  return {config.imbalance, habits_of(config.as), static_cast<int>(config.virtual_stages), config.as.empty()};
+}
+
+Estimate Question::estimate(const PlanConfig& c) const {
+  return plan::estimate(run_of(*this, c), device(), machine, assumptions());
+}
+
+std::vector<Estimate> compare(const Question& q) {
+  std::vector<Estimate> all;
+  const bool listed = std::ranges::find(q.config.recipes, settings::kPlainRecipe) != q.config.recipes.end();
+  const bool exact = q.config.recipes.front() == settings::kExactRecipe;
+  if (q.machine && !listed && !exact) all.push_back(q.estimate(q.under(settings::kPlainRecipe)));
+  for (const std::string& recipe : q.config.recipes) all.push_back(q.estimate(q.under(recipe)));
+  const auto base =
+      std::ranges::find(all, settings::Precision::bf16, [](const Estimate& e) { return e.run.precision.precision; });
+  if (!q.machine || base == all.end()) return all;
+  const Speed of_base = *base->speed;
+  for (Estimate& e : all) e.ratio = ratio_of(*e.speed, of_base);
+  return all;
+}
+
+std::vector<Change> remedies(const Question& q, const PlanConfig& c, const Estimate& now) {
+  std::vector<Change> all;
+  for (const Alternative& a : alternatives(c, now.run.mesh.ranks())) {
+    const std::optional<Run> run = resolved(q, a.config);
+    if (!run) continue;
+    const std::size_t needed = memory_of(q, *run).plan.total(), before = now.memory.plan.total();
+    if (needed < before) all.push_back({a.flags, before - needed, needed <= memory_of_machine(q)});
+  }
+  std::ranges::stable_sort(all, std::greater(), &Change::saved);
+  if (all.size() > 3) all.resize(3);
+  return all;
+}
+
+namespace {
+
+// Whether any settings fit on so many ranks.
+bool fits_somehow(const Question& q, PlanConfig base, std::int64_t ranks) {
+  base.ranks = ranks;
+  base.batch_size = 1;
+  base.precision.execution.recompute = Recompute::full;
+  bool found = false;
+  Space(q, base, ranks).visit([&](const PlanConfig& c) {
+    if (const auto run = found ? std::nullopt : resolved(q, c))
+      found = memory_of(q, *run).plan.total() <= memory_of_machine(q);
+  });
+  return found;
+}
+
+}  // namespace
+
+Fit fit(const Question& q, const std::string& recipe, const std::function<void(std::int64_t)>& progress) {
+  PlanConfig base = q.under(recipe);
+  const Run asked = run_of(q, base);
+  base.ranks = asked.mesh.ranks();
+  const Space space(q, base, asked.batch_size * asked.micro_batches * asked.mesh.data_parts());
+  Fit found;
+  const auto try_one = [&](const PlanConfig& c) {
+    std::optional<Run> run = resolved(q, c);
+    progress(++found.tried);
+    if (!run) return false;
+    JobMemory memory = memory_of(q, *run);
+    if (memory.plan.total() > memory_of_machine(q)) return false;
+    Estimate e{*std::move(run), std::move(memory), true, std::nullopt, std::nullopt};
+    e.speed = speed_of(e.run, *q.machine, q.assumptions(), false);
+    const auto equals = [&](const Candidate& other) {
+      return other.estimate.speed->seconds == e.speed->seconds &&
+             other.estimate.memory.plan.total() == e.memory.plan.total();
+    };
+    if (std::ranges::any_of(found.fastest, equals)) return true;
+    found.fastest.push_back({c, std::move(e)});
+    std::ranges::stable_sort(found.fastest, {}, [](const Candidate& one) { return middle(*one.estimate.speed); });
+    if (found.fastest.size() > kShown) found.fastest.pop_back();
+    return true;
+  };
+  space.visit([&](const PlanConfig& mesh) {
+    const auto parts = static_cast<std::int64_t>(resolved(q, mesh)->mesh.data_parts());
+    for (const Recompute r : kRecompute)
+      for (PlanConfig c : space.batches(mesh, parts)) {
+        c.precision.execution.recompute = r;
+        if (!try_one(c)) break;  // more sequences need more memory
+      }
+  });
+  for (std::int64_t ranks = 1; ranks <= 4096 && found.fewest_ranks == 0; ranks *= 2)
+    if (fits_somehow(q, base, ranks)) found.fewest_ranks = ranks;
+  return found;
+}
+
+}  // namespace fp8::plan

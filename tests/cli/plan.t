@@ -1,0 +1,83 @@
+#!/bin/sh
+# fp8-plan: records, tables, statuses and errors. tests/mpi/plan.t compares its memory with that of fp8-step.
+. "${SRC:-.}/tests/cli/lib.sh"
+answering
+plan() { fp8-plan "$@" -q; }
+# of EXPRESSION FLAGS: the value of an expression over r, the records
+of() {
+  expression=$1
+  shift
+  plan "$@" --json >records 2>err </dev/null
+  figures records "$expression"
+}
+echo '{"model_type":"llama","vocab_size":128256,"hidden_size":16384,"intermediate_size":53248,"num_hidden_layers":126,"num_attention_heads":128,"num_key_value_heads":8,"max_position_embeddings":131072}' >405b.json
+
+# --- memory alone
+is "without a machine there are memory and nulls" "$(of '[(x["type"], x["precision"], x["recipe"], x["fits"], x["step_s"], x["ratio_to_bf16"], x["memory_bytes"]["total"] > 0) for x in r]' tiny --precision bf16)" \
+  "[('plan', 'bf16', None, None, None, None, True)]"
+is "recipes come in the order given, and imply FP8" "$(of '[(x["precision"], x["recipe"]) for x in r]' tiny --recipe rowwise,tensorwise)" "[('fp8', 'rowwise'), ('fp8', 'tensorwise')]"
+is "the default is tensorwise" "$(of 'r[-1]["recipe"]' tiny)" tensorwise
+fp8-init tiny -o m.h5 -q >out
+is "a checkpoint has the memory of its configuration" "$(of 'r[-1]["memory_bytes"]["moments"]' m.h5)" "$(of 'r[-1]["memory_bytes"]["moments"]' tiny)"
+fp8-export m.h5 -o hf -q >out
+rm -f hf/*.safetensors
+is "so has a folder of Hugging Face without weights" "$(of 'r[-1]["memory_bytes"]["moments"]' hf)" "$(of 'r[-1]["memory_bytes"]["moments"]' tiny)"
+is "keys of the configuration can be set" "$(of 'r[-1]["memory_bytes"]["moments"]' tiny --set num_hidden_layers=4)" "$(of '2 * r[-1]["memory_bytes"]["moments"] - 8 * (2 * 256 * 64 + 64)' tiny)"
+is "the ranks are those of the mesh" "$(of '[r[-1]["ranks"], r[-1]["mesh"]]' tiny --dp-shard 2 --tp 2 --pp 2)" "[8, {'dp_replicate': 1, 'dp_shard': 2, 'pp': 2, 'ep': 1, 'tp': 2}]"
+
+# --- speed
+on='llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1'
+# shellcheck disable=SC2086 # flags
+{
+  is "with a machine bf16 comes first" "$(of '[x["recipe"] for x in r]' $on --recipe rowwise)" "[None, 'rowwise']"
+  is "each figure is an interval of at most 1.5" "$(of '[all(1 < x[k][1] / x[k][0] < 1.5 for x in r for k in ("step_s", "tokens_per_s", "tokens_per_s_per_rank"))]' $on --recipe all)" "[True]"
+  is "terms sum to the step" "$(of '[abs(sum(t[1] for t in x["terms_s"].values()) / x["step_s"][1] - 1) < 1e-9 for x in r]' $on)" "[True, True]"
+  is "tensorwise gains on a large model" "$(of '[1.15 < r[-1]["ratio_to_bf16"][0] < r[-1]["ratio_to_bf16"][1] < 1.6, r[0]["ratio_to_bf16"]]' $on)" "[True, [1.0, 1.0]]"
+  is "blockwise gains less than tensorwise" "$(of '[r[1]["ratio_to_bf16"][1] < r[2]["ratio_to_bf16"][1]]' $on --recipe blockwise,tensorwise)" "[True]"
+  is "days follow from the tokens" "$(of '[abs(r[0]["days"][0] * r[0]["tokens_per_s"][1] * 86400 / 1e12 - 1) < 1e-9]' $on --tokens 1e12)" "[True]"
+  says "the table has a verdict" '^tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' plan $on
+  says "and the command" '^mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN --steps N --seq-length 8192 --batch-size 1 --precision fp8$' plan $on
+  says "layers of equal times have one row" '^layers 1 to 31, each  ' plan $on --layers
+  status "a gain that is required and there gives status 0" 0 plan $on --require-gain 1.1
+  status "one that is not there gives status 1" 1 plan $on --require-gain 2
+}
+says "FP8 does not pay for a small model" '^tensorwise: 0\.[0-9]+( to 0\.[0-9]+)? times the speed of bf16: it does not pay: in the middle of the intervals GEMMs (save|cost) [0-9.]+ ms' plan tiny --machine h100-sxm
+# shellcheck disable=SC2086 # flags
+says "FP8 that is emulated does not pay" '^mxfp8: 0\.[0-9]+ to 0\.[0-9]+ times the speed of bf16: it does not pay' plan $on --recipe mxfp8
+status "unbalanced experts have rows for them" 0 plan mixtral-tiny --machine h100-sxm --ranks 4 --ep 4 --imbalance 2.1
+is "a slower network makes a step slower" "$(of '[r[0]["step_s"][1]]' llama3-8b --machine h100-sxm --ranks 64 --precision bf16 --set 'machine.network.rate=[1e9,2e9]' | tr -d '[]' | awk '{ print ($1 > 1) }')" 1
+is "unbalanced experts cost time" "$(of '[r[0]["step_s"][0]]' qwen3-30b-a3b --machine h100-sxm --ranks 64 --ep 8 --precision bf16 --imbalance 2.1 >a; of '[r[0]["step_s"][0]]' qwen3-30b-a3b --machine h100-sxm --ranks 64 --ep 8 --precision bf16 >b; cat a b | tr -d '[]' | paste -s -d' ' - | awk '{ print ($1 > 1.1 * $2) }')" 1
+
+# --- fits or not
+status "a model that fits no rank gives status 1" 1 plan llama3-8b --machine h100-sxm
+says "with what would help" '^  --recompute full saves [0-9.]+ GiB' plan llama3-8b --machine h100-sxm --seq-length 8192
+says "and how much is lacking" '^tensorwise does not fit: [0-9.]+ GiB more than 79.1 GiB$' plan llama3-8b --machine h100-sxm
+is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]' 405b.json --machine h100-sxm --ranks 1024 --tp 8 --pp 8 --grad-accumulation 64 --seq-length 8192 --batch-size 1 --recompute full)" "[1024, True, 'communication']"
+plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >out 2>err </dev/null
+is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' out) $(grep -c '^mpirun -n 4 fp8-step' out)" "0 5 1"
+status "--fit without any gives status 1" 1 plan 405b.json --machine h100-sxm --ranks 8 --fit --batch-size 1
+is "--sweep has a record for each number of ranks" "$(of '[x["ranks"] for x in r]' llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1)" "[8, 16]"
+
+# --- errors
+refused() {
+  name=$1 line=$2
+  shift 2
+  plan "$@" >out 2>err </dev/null
+  is "$name" "$? $(cat err)" "2 fp8-plan: $line"
+}
+refused "a machine that does not exist" "h1000: neither a file nor a machine (b200, gb200, h100-sxm, h200)" tiny --machine h1000
+refused "a mesh that does not divide" "--tp 4: does not make 6 ranks; 4 or 8 ranks fit" tiny --ranks 6 --tp 4
+refused "a question that needs a machine" "--fit: needs --machine" tiny --fit
+refused "a key that the machine does not have" "--set machine.memry=1: needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate" tiny --machine h200 --set machine.memry=1
+refused "a key of a checkpoint" "--set: vocab_size=3: m.h5 is a checkpoint" m.h5 --set vocab_size=3
+refused "sizes beyond all bounds" "--batch-size: 1000000000 sequences of 1048576 tokens, 2147483647 tokens at most" 405b.json --batch-size 1000000000 --seq-length 1048576
+refused "a sweep of no numbers" "--sweep: 'x' is not a number of ranks" tiny --machine h200 --sweep 8,x
+refused "more ranks than are planned for" "--ranks: 4294967297 ranks are more than the 65536 that can be planned for" \
+  tiny --machine h200 --sweep 1,4294967297
+refused "a gain of many plans" "--fit: not together with --require-gain" tiny --machine h200 --fit --require-gain 2
+refused "a gain of bf16" "--require-gain: needs a recipe" tiny --machine h200 --precision bf16 --require-gain 2
+refused "a recipe of bf16" "--recipe: contradicts --precision bf16" tiny --precision bf16 --recipe rowwise
+refused "experts of a dense model" "--imbalance: the model has no experts" tiny --imbalance 2
+refused "more stages than layers" "--vp: 2 stages on each of 2 ranks of --pp, of 2 layers" tiny --ranks 2 --pp 2 --vp 2
+refused "another program" "--as: 'nemo' is not one of megatron, fsdp2" tiny --as nemo
+done_testing
