@@ -187,10 +187,10 @@ std::string Profiler::trace_lines(int rank, const std::string& row, std::int64_t
     json::Object arguments;
     arguments.set("bytes", s.bytes);
     arguments.set("flops", s.flops);
-    if (const auto& [m, n, k] = s.mnk; m != 0 || n != 0 || k != 0) {
-      arguments.set("m", m);
-      arguments.set("n", n);
-      arguments.set("k", k);
+    if (s.gemms > 0) {
+      arguments.set("m", s.mnk[0]);
+      arguments.set("n", s.mnk[1]);
+      arguments.set("k", s.mnk[2]);
     }
     add(s, s.name, device::kWorkNames[static_cast<std::size_t>(s.work)], std::move(arguments));
   }
