@@ -24,12 +24,6 @@ std::string random_text() {
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-std::string nearest_folder(std::string path) {
-  std::error_code ignored;
-  while (!std::filesystem::is_directory(path, ignored) && path != "." && path != "/") path = parent_directory(path);
-  return path;
-}
-
 // Why this rank does not see the file, whose content is its name; empty if it does.
 std::string why_unseen(const std::string& path) {
   try {
@@ -41,25 +35,40 @@ std::string why_unseen(const std::string& path) {
 
 }  // namespace
 
-void check_shared(Communicator& world, const std::string& folder) {
-  const std::vector<std::string> names = hosts(world);
-  if (std::ranges::count(names, names[0]) == std::ssize(names)) return;
+std::string nearest_folder(std::string path) {
+  std::error_code ignored;
+  while (!std::filesystem::is_directory(path, ignored) && path != "." && path != "/") path = parent_directory(path);
+  return path;
+}
+
+FolderView view_folder(Communicator& world, const std::string& folder) {
+  FolderView view;
   std::optional<AtomicFile> file;
   std::string path;
   if (world.rank() == 0) {
+    view.folder = nearest_folder(folder);
     try {
-      file.emplace(nearest_folder(folder) + "/fp8-" + random_text(), false);
+      file.emplace(view.folder + "/fp8-" + random_text(), false);
       File out = File::open_update(file->path());
       out.write_all(name_of(file->path()));
       out.close();
       path = file->path();
-    } catch (const Error&) {
-      path.clear();
+    } catch (const Error& e) {
+      view.unwritable = e.what();
     }
   }
+  view.folder = world.all_gather(view.folder)[0];
+  view.unwritable = world.all_gather(view.unwritable)[0];
   path = world.all_gather(path)[0];
-  if (path.empty()) return;
-  const std::vector<std::string> why = world.all_gather(why_unseen(path));
+  view.unseen.assign(static_cast<std::size_t>(world.size()), "");
+  if (!path.empty()) view.unseen = world.all_gather(why_unseen(path));
+  return view;
+}
+
+void check_shared(Communicator& world, const std::string& folder) {
+  const std::vector<std::string> names = hosts(world);
+  if (std::ranges::count(names, names[0]) == std::ssize(names)) return;
+  const std::vector<std::string> why = view_folder(world, folder).unseen;
   const auto unseen = std::ranges::find_if(why, [](const std::string& text) { return !text.empty(); });
   if (unseen == why.end()) return;
   throw AgreedError(folder + ": " + names[static_cast<std::size_t>(unseen - why.begin())] + " does not see what " +

@@ -13,13 +13,6 @@ using device::DeviceType;
 constexpr int kFirstFp8 = 89;  // lowest compute capability with FP8 GEMMs
 constexpr int kHopper = 90;    // compute capability of the GPU that is planned for without one
 
-// The reason why this rank has no GPU of its own; empty if it has one, as far as this rank alone can tell.
-std::string why_not_cuda(int devices, int index) {
-  if (devices == 0) return device::why_no_cuda();
-  if (index < devices) return {};
-  return std::to_string(devices) + " GPUs for more ranks on this machine; each rank needs a GPU of its own";
-}
-
 bool no_gpu_anywhere(comm::Communicator& host_comm) {
   std::int64_t most = device::cuda_device_count();
   host_comm.all_reduce(std::span<std::int64_t>(&most, 1), comm::Reduce::max);
@@ -53,6 +46,12 @@ Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
 }  // namespace
 
 int gpu_of(int local_rank, int devices) { return devices == 1 ? 0 : local_rank; }
+
+std::string why_not_cuda(int devices, int index) {
+  if (devices == 0) return device::why_no_cuda();
+  if (index < devices) return {};
+  return std::to_string(devices) + " GPUs for more ranks on this machine; each rank needs a GPU of its own";
+}
 
 std::string why_shared(std::span<const std::string> cards) {
   for (std::size_t i = 0; i < cards.size(); ++i) {

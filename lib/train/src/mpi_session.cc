@@ -25,27 +25,14 @@
 namespace fp8::train {
 namespace {
 
-// The processors that this process may use: equal texts of ranks on one machine that may use the same ones.
-std::string own_processors() {
-  constexpr std::uint64_t kMost = 1U << 16U;
-  try {
-    const std::string status = read_text_file("/proc/self/status", kMost);
-    const std::size_t begin = status.find("\nCpus_allowed_list:");
-    return read_text_file("/proc/sys/kernel/random/boot_id", kMost) +
-           (begin == std::string::npos ? "" : status.substr(begin + 1, status.find('\n', begin + 1) - begin - 1));
-  } catch (const Error&) {
-    return "";  // then all ranks share what each may use
-  }
-}
-
 // Without OMP_NUM_THREADS, sets the threads of a rank to its share of the processors it may use. Ranks that share fewer
 // processors than they are yield while they wait. Collective.
 void share_processors(comm::Communicator& host_comm) {
   const std::vector<std::string> all = host_comm.all_gather(own_processors());
-  const auto sharing = std::ranges::count(all, all.at(static_cast<std::size_t>(host_comm.rank())));
-  if (sharing > omp_get_num_procs()) comm::yield_when_idle();
+  const int count = omp_get_num_procs(), sharing = ranks_on_processors(all, static_cast<std::size_t>(host_comm.rank()));
+  if (sharing > count) comm::yield_when_idle();
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;  // NOLINT(concurrency-mt-unsafe): nobody sets variables
-  omp_set_num_threads(share_of_processors(all, static_cast<std::size_t>(host_comm.rank()), omp_get_num_procs()));
+  omp_set_num_threads(std::max(1, count / sharing));
 }
 
 // The action of a watchdog: prints the stall and ends the job.
@@ -120,9 +107,20 @@ void let_first_rank_print() {
   std::this_thread::sleep_for(std::chrono::milliseconds(100) * std::min(comm::job_rank(), 20));
 }
 
-int share_of_processors(const std::vector<std::string>& processors, std::size_t rank, int count) {
-  const auto ranks = static_cast<int>(std::ranges::count(processors, processors.at(rank)));
-  return std::max(1, count / ranks);
+std::string own_processors() {
+  constexpr std::uint64_t kMost = 1U << 16U;
+  try {
+    const std::string status = read_text_file("/proc/self/status", kMost);
+    const std::size_t begin = status.find("\nCpus_allowed_list:");
+    return read_text_file("/proc/sys/kernel/random/boot_id", kMost) +
+           (begin == std::string::npos ? "" : status.substr(begin + 1, status.find('\n', begin + 1) - begin - 1));
+  } catch (const Error&) {
+    return "";  // then all ranks share what each may use
+  }
+}
+
+int ranks_on_processors(const std::vector<std::string>& processors, std::size_t rank) {
+  return static_cast<int>(std::ranges::count(processors, processors.at(rank)));
 }
 
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds) {

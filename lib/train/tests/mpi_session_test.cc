@@ -1,4 +1,4 @@
-// Threads of ranks from the processors that they may use, and ranks that MPI lacks.
+// Ranks that share processors, and ranks that MPI lacks.
 #include "fp8/train/mpi_session.h"
 
 #include <gtest/gtest.h>
@@ -6,21 +6,18 @@
 namespace fp8::train {
 namespace {
 
-// The shares of all ranks.
-std::vector<int> shares(const std::vector<std::string>& processors, int count) {
+// ranks_on_processors() of all ranks.
+std::vector<int> sharing(const std::vector<std::string>& processors) {
   std::vector<int> all;
-  for (std::size_t rank = 0; rank < processors.size(); ++rank)
-    all.push_back(share_of_processors(processors, rank, count));
+  for (std::size_t rank = 0; rank < processors.size(); ++rank) all.push_back(ranks_on_processors(processors, rank));
   return all;
 }
 
-TEST(ShareOfProcessors, IsEqualAmongRanksOnTheSameOnes) {
-  EXPECT_EQ(shares({"a 0-7", "a 0-7"}, 8), (std::vector{4, 4}));
-  EXPECT_EQ(shares({"a 0-3", "a 0-3", "a 4-7", "a 4-7"}, 4), (std::vector{2, 2, 2, 2}));  // two bound jobs as one
-  EXPECT_EQ(shares({"a 0-3", "a 4-7"}, 4), (std::vector{4, 4}));                          // each is bound
-  EXPECT_EQ(shares({"a 0-7", "b 0-7"}, 8), (std::vector{8, 8}));                          // two machines
-  EXPECT_EQ(shares({"a 0", "a 0", "a 0"}, 1), (std::vector{1, 1, 1}));
-  EXPECT_EQ(shares({"", "", ""}, 7), (std::vector{2, 2, 2}));
+TEST(RanksOnProcessors, AreThoseThatMayUseTheSameOnes) {
+  EXPECT_EQ(sharing({"a 0-7", "a 0-7"}), (std::vector{2, 2}));
+  EXPECT_EQ(sharing({"a 0-3", "a 0-3", "a 4-7"}), (std::vector{2, 2, 1}));  // two bound jobs as one
+  EXPECT_EQ(sharing({"a 0-7", "b 0-7"}), (std::vector{1, 1}));              // two machines
+  EXPECT_EQ(sharing({"", "", ""}), (std::vector{3, 3, 3}));
 }
 
 TEST(WrongRanks, AreThoseThatTheLauncherOrTheUserCountsAndMpiLacks) {

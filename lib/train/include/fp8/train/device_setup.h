@@ -22,6 +22,10 @@ void check_fp8(const settings::PrecisionConfig& precision, device::DeviceType de
 /// since launchers may show each rank only its own.
 int gpu_of(int local_rank, int devices);
 
+/// The reason why a rank that sees `devices` GPUs has none of its own at `index`; empty if it has one, as far as this
+/// rank alone can tell.
+std::string why_not_cuda(int devices, int index);
+
 /// The reason why ranks cannot use their GPUs: two of `cards`, the cuda_identity() of each rank's GPU, are equal. Empty
 /// if no two are. A rank without a GPU has an empty card.
 std::string why_shared(std::span<const std::string> cards);

@@ -40,9 +40,13 @@ void let_first_rank_print();
 /// the job with Exit::no, which a supervisor treats as a crash. 0: no watchdog. Collective.
 void watch_ranks(comm::Communicator& host_comm, const std::string& tool, std::int64_t seconds);
 
-/// Threads of a rank, at least 1, that may use `count` processors: its share among the ranks that may use the same
-/// ones. `processors` has a text for each rank, equal for ranks on one machine that may use the same processors.
-int share_of_processors(const std::vector<std::string>& processors, std::size_t rank, int count);
+/// The processors that this process may use, as a text that is equal for ranks on one machine that may use the same
+/// ones. Empty if the system does not state them, so that all such ranks count as sharing theirs.
+std::string own_processors();
+
+/// How many ranks may use the same processors as `rank`, itself included. `processors` has own_processors() of each
+/// rank.
+int ranks_on_processors(const std::vector<std::string>& processors, std::size_t rank);
 
 /// Names and versions of the libraries in use.
 std::vector<std::string> library_versions();
