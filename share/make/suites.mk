@@ -29,3 +29,9 @@ $(in_shim) $(on_host): variant := -shim
 $O/test/fault.so: tests/fault/preload.cc
 	@mkdir -p $(@D)
 	$(call say,LINK,$(@:$O/%=%))$(CXX) $(sysroot) -std=c++20 -O2 $(warnings) -shared -fPIC -o $@ $<
+# fp8-doctor of another version, for tests of hosts with different programs.
+$O/test/other-doctor: INC := -Ilib/cli/include -Ilib/base/include -Ilib/json/include
+$O/test/other-doctor: lib/cli/src/version.cc $(fp8-doctor.objs) $(fp8-doctor.libs)
+	@mkdir -p $(@D)
+	$(call say,LINK,$(@:$O/%=%))$(CXX) $(CXXFLAGS) $(INC) -DFP8_VERSION='"0.0.0"' -DFP8_COMMIT='""' -o $@ $^ $(LDFLAGS) $(fp8-doctor.ld)
+tests += $O/test/other-doctor

@@ -33,6 +33,7 @@ ok "--force replaces the report" sh -c 'fp8-doctor -o report.json --force >/dev/
 says "tasks of srun that MPI does not connect are a warning" '^fp8-doctor: srun started 2 tasks, but MPI has 1 rank: ' \
   env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 fp8-doctor
 is "the first task alone prints it" "$(SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 fp8-doctor 2>&1 | grep -c '^fp8-doctor:')" 0
+says "--out shows the free space of a folder" '^  pass  folder +run/1: [0-9.]+ [KMGTP]iB free$' fp8-doctor --out run/1
 lowest=avx2
 [ "$(uname -m)" = x86_64 ] || lowest=neon
 says "FP8_CPU_ISA lowers the instruction set" "^  pass  instruction set +$lowest(, lowered by FP8_CPU_ISA; this processor has avx512.*)?$" \

@@ -6,7 +6,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
-#include "fp8/probe/doctor.h"
+#include "fp8/probe/job.h"
 #include "fp8/probe/report.h"
 #include "fp8/train/mpi_session.h"
 
@@ -17,10 +17,24 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-doctor";
-  c.about = "check whether FP8 can run on this machine, with hints for what is missing";
-  c.example = "fp8-doctor -o doctor.json";
-  c.flags = {cli::output_flag("file to write the report to as JSON, besides standard output"), cli::json_flag(),
-             cli::force_flag()};
+  c.about = "check whether FP8 can run on this machine, or on those of a job, with hints for what is missing";
+  c.example = "mpirun -n 8 fp8-doctor --out run";
+  c.launched = true;
+  c.flags = {
+      {.name = "out",
+       .kind = cli::FlagKind::path,
+       .metavar = "FOLDER",
+       .help = "the folder of a run: check its free space, and that all hosts see the same"},
+      cli::output_flag("file to write the report to as JSON, besides standard output"),
+      cli::json_flag(),
+      cli::force_flag(),
+      {.name = "timeout",
+       .kind = cli::FlagKind::integer,
+       .metavar = "SECONDS",
+       .default_text = "120",
+       .help = "seconds that a step may wait for a rank; 0: no limit",
+       .min = 0},
+  };
   return c;
 }
 
@@ -38,8 +52,11 @@ std::string report(const probe::Diagnosis& diagnosis, const cli::Style& style) {
   for (const probe::Check& c : diagnosis.checks) {
     if (c.group != group) text += (group.empty() ? "" : "\n") + style.bold(c.group) + "\n";
     group = c.group;
-    text += "  " + painted(style, c.verdict) + " " + c.name + std::string(width - c.name.size() + 2, ' ') +
-            terminal_safe(c.detail) + "\n";
+    std::string before = "  " + painted(style, c.verdict) + " " + c.name + std::string(width - c.name.size() + 2, ' ');
+    for (const std::string& line : probe::lines_of(c)) {
+      text += before + terminal_safe(line) + "\n";
+      before = std::string(width + 10, ' ');
+    }
     if (!c.hint.empty()) text += std::string(width + 10, ' ') + "hint: " + terminal_safe(c.hint) + "\n";
   }
   return text + "\n" + style.bold(terminal_safe(verdict_of(diagnosis))) + "\n";
@@ -51,23 +68,24 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Prints a note if the launcher started more processes than MPI connects, on the first of them. MPI is not started:
-// without a PMI that it understands, which launched() finds, each process would be a world of one rank.
-void warn_of_ranks(const std::string& tool) {
-  const comm::Launcher launcher = comm::launcher();
-  const std::string wrong = train::wrong_ranks(launcher, comm::launched() ? launcher.tasks : 1, {});
-  if (!wrong.empty() && comm::job_rank() == 0) cli::print_note(tool, wrong);
-}
-
-int examine(const cli::Arguments& arguments) {
+int examine(const cli::Arguments& arguments, comm::Communicator& world) {
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
-  if (!output.empty()) check_output(output, arguments.flag("force"), {});
-  warn_of_ranks("fp8-doctor");
-  cli::Progress progress(arguments.flag("quiet"));
+  const bool writer = comm::is_writer(world);
+  comm::agree(world, [&] {
+    if (writer && !output.empty()) check_output(output, arguments.flag("force"), {});
+  });
+  cli::Progress progress(arguments.flag("quiet") || !writer);
   progress.update("running the checks");
-  const bool inside_mpi = !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMIX_RANK").empty();
-  const probe::Diagnosis diagnosis = probe::diagnose({"", variable("PATH"), variable("FP8_CPU_ISA"), inside_mpi});
+  const probe::Environment around{.path = variable("PATH"),
+                                  .cpu_isa = variable("FP8_CPU_ISA"),
+                                  .inside_mpi = !comm::launcher().name.empty(),
+                                  .local_rank = comm::local_rank()};
+  const std::string version = cli::version() + (cli::commit().empty() ? "" : " (" + cli::commit() + ")");
+  const probe::Diagnosis diagnosis =
+      probe::diagnose_job(world, around, version, arguments.has("out") ? arguments.text("out") : "");
   progress.done();
+  const int status = static_cast<int>(diagnosis.good() ? Exit::done : Exit::no);
+  if (!writer) return status;
   const json::Value record = to_json(diagnosis);
   cli::Output out;
   if (arguments.flag("json")) {
@@ -76,9 +94,17 @@ int examine(const cli::Arguments& arguments) {
     out.text(report(diagnosis, cli::Style::for_stdout()));
   }
   if (!output.empty()) probe::save_report(output, arguments.flag("force"), record);
-  return static_cast<int>(diagnosis.native ? Exit::done : Exit::no);
+  return status;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return cli::run(argc, argv, command(), examine, fp8::train::library_versions()); }
+int main(int argc, char** argv) {
+  return cli::run(
+      argc, argv, command(),
+      [](const cli::Arguments& arguments) {
+        return train::run_ranks({"fp8-doctor", arguments.integer("timeout")},
+                                [&](comm::Communicator& world) { return examine(arguments, world); });
+      },
+      train::library_versions());
+}

@@ -15,6 +15,7 @@
 #include "fp8/ops/attention.h"
 #include "fp8/probe/chip.h"
 #include "fp8/probe/machine.h"
+#include "fp8/train/device_setup.h"
 #include "nvml.h"
 
 namespace fp8::probe {
@@ -41,10 +42,10 @@ class Doctor {
   Diagnosis run() {
     found_.device = "CPU";
     gpu();
-    driver();
-    cuda();
+    if (around_.host) driver();
+    if (around_.host) cuda();
     products();
-    host();
+    if (around_.host) host();
     return std::move(found_);
   }
 
@@ -75,8 +76,12 @@ class Doctor {
 // Adds a check that runs only with a GPU.
 void Doctor::on_gpu(const std::string& group, const std::string& name, const std::string& hint,
                     const std::function<std::string()>& body) {
-  if (!device_) return add({group, name, Verdict::none, "needs a GPU", {}});
-  add(attempt(group, name, hint, body));
+  Check check{group, name, Verdict::none, "needs a GPU", {}};
+  if (device_) {
+    check = attempt(group, name, hint, body);
+    check.common = name_of(check.verdict);
+  }
+  add(std::move(check));
 }
 
 void Doctor::device_library(const std::string& name, const std::string& hint,
@@ -85,6 +90,7 @@ void Doctor::device_library(const std::string& name, const std::string& hint,
   if (c.verdict == Verdict::fail && !device_) c.verdict = Verdict::none;
   if (c.verdict == Verdict::none && device::runtime_version().empty())
     c.hint.clear();  // a build without CUDA cannot use the library
+  if (name == "NCCL" && device_) c.common = c.detail;
   add(std::move(c));
 }
 
@@ -96,14 +102,20 @@ void Doctor::gpu() {
     Check c{kGpu, "GPU", cards > 0 ? Verdict::fail : Verdict::none, why,
             built ? kDriver : "install the CUDA toolkit and build with CUDA=1"};
     if (cards > 0) c.detail += "; NVIDIA cards on the bus: " + std::to_string(cards);
+    c.common = "no GPU";
     add(std::move(c));
   } else {
-    add(attempt(kGpu, "GPU", "run nvidia-smi for details; a GPU in exclusive mode runs one program at a time", [&] {
-      device_ = std::make_unique<device::Device>(device::DeviceType::cuda);
-      found_.device = device_->name();
-      const int count = device::cuda_device_count();
-      return found_.device + (count > 1 ? ", the first of " + std::to_string(count) : "");
-    }));
+    Check c =
+        attempt(kGpu, "GPU", "run nvidia-smi for details; a GPU in exclusive mode runs one program at a time", [&] {
+          const int count = device::cuda_device_count(), index = train::gpu_of(around_.local_rank, count);
+          if (const std::string none = train::why_not_cuda(count, index); !none.empty()) throw Error(none);
+          device_ = std::make_unique<device::Device>(device::DeviceType::cuda, index);
+          found_.device = device_->name();
+          const char* const which = around_.inside_mpi ? ", one of " : ", the first of ";
+          return found_.device + (count > 1 ? which + std::to_string(count) : "");
+        });
+    c.common = device_ ? found_.device : "no GPU";
+    add(std::move(c));
   }
   on_gpu(kGpu, "FP8 tensor cores", "use a chip of compute capability 8.9 or newer: Ada, Hopper, Blackwell", [&] {
     const int capability = device_->compute_capability();
@@ -166,18 +178,22 @@ void Doctor::products() {
 
 void Doctor::mpi() {
   const char* const one_rank = "runs of one rank need no MPI; several ranks need Open MPI 4 or 5";
-  const Check library = attempt(kLibraries, "MPI", one_rank, [] { return comm::found_library_version(); });
-  if (library.verdict == Verdict::fail) return add(library);
+  Check library = attempt(kLibraries, "MPI", one_rank, [] { return comm::found_library_version(); });
+  library.common = library.detail;
+  if (library.verdict == Verdict::fail || around_.inside_mpi) return add(library);
   const std::string mpirun = find_program(around_.path, "mpirun");
-  if (!mpirun.empty()) return add(mpi_check(library.detail, mpirun, around_.inside_mpi));
+  if (!mpirun.empty()) return add(mpi_check(library.detail, mpirun));
   add({kLibraries, "MPI", Verdict::fail, library.detail + ", and no mpirun in PATH",
        "install Open MPI's programs: openmpi-bin"});
 }
 
 void Doctor::host() {
   const device::Device cpu;
-  add(attempt(kLibraries, "FP8 emulation", "the build may be for another processor: build on this machine",
-              [&] { return check_products(cpu, &quant::recipes().front()); }));
+  Check emulation =
+      attempt(kLibraries, "FP8 emulation", "the build may be for another processor: build on this machine",
+              [&] { return check_products(cpu, &quant::recipes().front()); });
+  emulation.common = name_of(emulation.verdict);
+  add(std::move(emulation));
   found_.emulated = passed("FP8 emulation");
   add(onednn_check(gemm::host_library()));
   add({kLibraries, "HDF5", Verdict::pass, h5::library_version(), {}});
@@ -188,6 +204,53 @@ void Doctor::host() {
                             .native = gemm::native_host_bf16(),
                             .threads = device::host_threads()};
   for (Check& check : machine_checks(around_.root, compute)) add(std::move(check));
+}
+
+std::string verdict_of_job(const Diagnosis& diagnosis) {
+  const Job& job = *diagnosis.job;
+  const std::string who = counted(job.ranks(), "rank") + " on " + counted(std::ssize(job.hosts), "host") +
+                          (job.conflicts.empty() ? " can" : " cannot");
+  std::string names;
+  for (const std::string& name : job.conflicts) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) return who + " train together: " + names;
+  if (diagnosis.native) return who + " train together; FP8 runs on each, on " + diagnosis.device;
+  if (diagnosis.emulated) return who + " train together; the CPUs emulate FP8: the same results, no speedup";
+  return "FP8 cannot run on each of " + counted(job.ranks(), "rank");
+}
+
+json::Value text_or_null(const std::string& text) { return text.empty() ? json::Value() : json::Value(text); }
+
+json::Value json_of(const Check& c) {
+  json::Value check = json::object({{"group", c.group},
+                                    {"name", c.name},
+                                    {"verdict", name_of(c.verdict)},
+                                    {"detail", c.detail},
+                                    {"hint", text_or_null(c.hint)}});
+  json::Array findings;
+  for (const Finding& f : c.findings) {
+    findings.push_back(json::object({{"hosts", json::Array(f.hosts.begin(), f.hosts.end())},
+                                     {"verdict", name_of(f.verdict)},
+                                     {"detail", f.detail},
+                                     {"hint", text_or_null(f.hint)}}));
+  }
+  if (!findings.empty()) check.as_object().set("findings", std::move(findings));
+  return check;
+}
+
+void add_job(const Job& job, json::Object& record) {
+  json::Array hosts, sums;
+  for (const Job::Host& host : job.hosts) hosts.push_back(json::object({{"name", host.name}, {"ranks", host.ranks}}));
+  for (const AllReduce& sum : job.all_reduces) {
+    sums.push_back(json::object({{"library", sum.library},
+                                 {"ranks", sum.ranks},
+                                 {"bytes", sum.bytes},
+                                 {"seconds", sum.seconds},
+                                 {"bytes_per_s", sum.bytes_per_s()}}));
+  }
+  record.set("together", job.conflicts.empty());
+  record.set("conflicts", json::Array(job.conflicts.begin(), job.conflicts.end()));
+  record.set("hosts", std::move(hosts));
+  record.set("all_reduces", std::move(sums));
 }
 
 }  // namespace
@@ -213,6 +276,7 @@ Check onednn_check(const gemm::HostLibrary& library) {
 Diagnosis diagnose(const Environment& around) { return Doctor(around).run(); }
 
 std::string verdict_of(const Diagnosis& diagnosis) {
+  if (diagnosis.job) return verdict_of_job(diagnosis);
   if (diagnosis.native) return "FP8 runs here, on " + diagnosis.device;
   if (diagnosis.emulated) return "FP8 cannot run here natively; the CPU emulates it: the same results, no speedup";
   return "FP8 cannot run here";
@@ -220,15 +284,12 @@ std::string verdict_of(const Diagnosis& diagnosis) {
 
 json::Value to_json(const Diagnosis& diagnosis) {
   json::Array checks;
-  for (const Check& c : diagnosis.checks) {
-    checks.push_back(json::object({{"group", c.group},
-                                   {"name", c.name},
-                                   {"verdict", name_of(c.verdict)},
-                                   {"detail", c.detail},
-                                   {"hint", c.hint.empty() ? json::Value() : json::Value(c.hint)}}));
-  }
+  for (const Check& c : diagnosis.checks) checks.push_back(json_of(c));
   const char* const fp8 = diagnosis.native ? "native" : diagnosis.emulated ? "emulated" : "none";
-  return json::object({{"type", "doctor"}, {"fp8", fp8}, {"device", diagnosis.device}, {"checks", std::move(checks)}});
+  json::Value record =
+      json::object({{"type", "doctor"}, {"fp8", fp8}, {"device", diagnosis.device}, {"checks", std::move(checks)}});
+  if (diagnosis.job) add_job(*diagnosis.job, record.as_object());
+  return record;
 }
 
 }  // namespace fp8::probe

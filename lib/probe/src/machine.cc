@@ -69,11 +69,11 @@ Check instruction_set(const HostCompute& compute) {
     detail += ", lowered by FP8_CPU_ISA; this processor has " + std::string(name_of(compute.supported));
   else if (!compute.wanted.empty() && compute.wanted != detail)
     detail += "; this processor lacks " + compute.wanted + " of FP8_CPU_ISA";
-  return {kMachineGroup, "instruction set", Verdict::pass, detail, {}};
+  return {kMachineGroup, "instruction set", Verdict::pass, detail, {}, std::string(name_of(compute.isa))};
 }
 
 Check bf16(const HostCompute& compute) {
-  Check c{kMachineGroup, "bf16 GEMMs", Verdict::pass, "native, AVX-512 BF16", {}};
+  Check c{kMachineGroup, "bf16 GEMMs", Verdict::pass, "native, AVX-512 BF16", {}, compute.native ? "native" : "f32"};
   if (compute.native) return c;
   c.verdict = Verdict::none;
   if (compute.supported == Isa::avx512_bf16) {
@@ -176,9 +176,8 @@ std::vector<Check> machine_checks(const std::string& root, const HostCompute& co
           memory(root),    huge_pages(root),         network(root), infiniband(root)};
 }
 
-Check mpi_check(const std::string& library, const std::string& mpirun, bool inside) {
+Check mpi_check(const std::string& library, const std::string& mpirun) {
   Check c{"libraries", "MPI", Verdict::pass, library + ", " + terminal_safe(mpirun), {}};
-  if (inside) return c;  // mpirun cannot be nested in mpirun or srun
   constexpr double kPatience = 60;
   const auto fail = [&](const std::string& why, const std::string& hint) {
     c.verdict = Verdict::fail;

@@ -53,6 +53,9 @@ TEST(Doctor, EveryCheckHasAVerdict) {
     EXPECT_FALSE(c.detail.empty()) << c.name;
     EXPECT_TRUE(c.verdict != Verdict::fail || !c.hint.empty()) << c.name << ": " << c.detail;
     EXPECT_EQ(c.detail.find('\n'), std::string::npos) << c.name;
+    if (c.name == "GPU" || c.name == "FP8 emulation" || c.name == "instruction set" || c.name == "bf16 GEMMs") {
+      EXPECT_NE(c.common, "") << c.name << ": hosts of a job need it in common";
+    }
     if (c.name == "MPI") {
       EXPECT_EQ(c.verdict, Verdict::fail);
       EXPECT_HOLDS(c.detail, "no mpirun in PATH");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8/base/error.h"
 
@@ -19,13 +20,23 @@ enum class Verdict : std::uint8_t {
 /// pass, fail, none.
 std::string_view name_of(Verdict verdict);
 
+/// A finding of a check that differs between the hosts of a job, and where it was made.
+struct Finding {
+  std::vector<std::string> hosts{};  ///< "node-1", or "node-1 rank 3" if the ranks of a host differ
+  Verdict verdict = Verdict::none;   ///< as in Check
+  std::string detail{};              ///< as in Check
+  std::string hint{};                ///< as in Check
+};
+
 /// One check.
 struct Check {
-  std::string group{};              ///< heading in the report: GPU, CUDA, libraries, machine
+  std::string group{};              ///< heading in the report: GPU, CUDA, libraries, machine, job
   std::string name{};               ///< unique in a diagnosis
   Verdict verdict = Verdict::none;  ///< result
   std::string detail{};             ///< findings, one line
   std::string hint{};               ///< hint, one line; empty when there is nothing to do
+  std::string common{};             ///< what ranks that train together need in common; empty if they may differ
+  std::vector<Finding> findings{};  ///< in the report of a job, if hosts differ: the finding of each; else empty
 };
 
 /// Runs `body` as a check: passes with the string it returns as the detail; fails with the message of an Error that it

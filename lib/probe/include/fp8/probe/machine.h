@@ -24,11 +24,11 @@ struct HostCompute {
 ///   root  prefix of /proc and /sys
 std::vector<Check> machine_checks(const std::string& root, const HostCompute& compute);
 
-/// The check "MPI" of the group "libraries": runs `mpirun -n 2 true`, which Open MPI refuses to do as root.
+/// The check "MPI" of the group "libraries": runs `mpirun -n 2 true`, which Open MPI refuses to do as root. Not for a
+/// process that mpirun or srun started: mpirun cannot be nested in them.
 ///   library  "Open MPI 4.1.4"
 ///   mpirun   path of the program
-///   inside   whether mpirun or srun started this process; then mpirun is not run
-Check mpi_check(const std::string& library, const std::string& mpirun, bool inside);
+Check mpi_check(const std::string& library, const std::string& mpirun);
 
 /// Number of NVIDIA display and compute cards on the PCI bus.
 int nvidia_cards(const std::string& root);
