@@ -77,7 +77,8 @@ Check bf16(const HostCompute& compute) {
   if (compute.native) return c;
   c.verdict = Verdict::none;
   if (compute.supported == Isa::avx512_bf16) {
-    c.detail = "as f32: FP8_CPU_ISA excludes AVX-512 BF16, which this processor has";
+    c.detail = std::string("as f32: ") + (compute.isa == compute.supported ? "ONEDNN_MAX_CPU_ISA" : "FP8_CPU_ISA") +
+               " excludes AVX-512 BF16, which this processor has";
     return c;
   }
   c.detail = "as f32: this processor has no AVX-512 BF16";

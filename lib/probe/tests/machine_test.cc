@@ -71,6 +71,8 @@ TEST_F(Machine, Bf16Gemms) {
   EXPECT_HOLDS(check("bf16 GEMMs").detail, "no AVX-512 BF16");
   compute.supported = Isa::avx512_bf16;
   expect("bf16 GEMMs", Verdict::none, "as f32: FP8_CPU_ISA excludes AVX-512 BF16, which this processor has");
+  compute.isa = Isa::avx512_bf16;
+  expect("bf16 GEMMs", Verdict::none, "as f32: ONEDNN_MAX_CPU_ISA excludes AVX-512 BF16, which this processor has");
 }
 
 TEST_F(Machine, MoreThreadsThanProcessorsFails) {
