@@ -40,6 +40,7 @@ is "one task prints one line, and nothing is written" \
   "$(grep -c '^fp8-step: srun started 2 tasks, but MPI has 1 rank: ' err) $(grep -c '^fp8-' err) $(ls -d none 2>/dev/null)" "1 1 "
 ok "tasks that are runs of their own" srun --mpi=none -N2 -n2 -x node-3 sh -c "exec fp8-step $flags --ranks 1 --steps 1 --out alone\$SLURM_PROCID"
 same_step "each trains alone" alone0/step-00000001 alone1/step-00000001
+says "srun connects the ranks of fp8-doctor" '^4 ranks on 2 hosts can train together' task -N2 -n4 -x node-3 fp8-doctor
 ok "a batch script starts ranks" sbatch -Q --wait -N1 -n1 --wrap "fp8-step $flags --steps 1 --out batch && mpirun -n 2 fp8-step $flags --steps 2 --out batch2"
 
 # --- a folder that is not shared

@@ -26,6 +26,20 @@ is "it is a conflict" "$(tail -n 1 out) $(grep -c '^  fail  folder .*/proc' out)
 says "too many threads are named" '^  fail  ranks .* 2 ranks of 3000 threads on .*: more threads than processors' \
   env OMP_NUM_THREADS=3000 OMP_THREAD_LIMIT=3000 mpirun -n 2 fp8-doctor
 
+# --- a processor that lacks what a program needs, here a bit of ISA_1_NEEDED that no processor has; builds for a baseline without -z have no such word
+if python3 -c '
+import sys
+program, head = bytearray(open(sys.argv[1], "rb").read()), bytes.fromhex("028000c004000000")
+if program.count(head) != 1: sys.exit(1)
+program[program.index(head) + 8] |= 64
+open("needy", "wb").write(program)' "$BIN/fp8-doctor"; then
+  chmod +x needy
+  status "the loader refuses a rank" 127 mpirun -n 1 fp8-doctor : -n 1 ./needy
+  cp err loaded
+  # mpirun may end before it has passed on what the loader printed, or the other way round
+  ok "it says why, or mpirun names the rank" grep -qE 'CPU ISA level is lower than required$|Process name: \[.*,1\]$' loaded
+fi
+
 # --- the file system of the folder hangs on rank 0
 mkdir hung
 export FAULT_UNDER="$PWD/hung" FAULT_DO=hang FAULT_AT=1 FAULT_RANK=0
