@@ -71,6 +71,8 @@ crash node-4
 wait $run
 case $? in 0 | 2 | 3 | 4 | 75) crashed=no ;; *) crashed=yes ;; esac
 is "a node that dies is a crash" $crashed yes
+is "the run record has the nodes" "$(grep -o '"hosts":[^]]*\]' dying.log | tr -d '[]{}"' | sed 's/host://g; s/ranks://g')" \
+  hosts:node-1,0,node-2,1,node-3,2,node-4,3
 ok "the newest checkpoint verifies" fp8-info --verify "$(fp8-resume dying --print)"
 ok "the run continues on two nodes" $mpirun two.hosts fp8-step $flags --out dying --steps 100000 --until-step $(($(fp8-resume dying --print | sed 's/.*-0*//') + 1))
 done_testing

@@ -100,7 +100,7 @@ is "it prints no message" "$(cat notes)" ""
 unplug node-4
 wait $run
 case $? in 0 | 2 | 3 | 4 | 75) crashed=no ;; *) crashed=yes ;; esac
-is "a link that stays cut is a crash, and the lost rank is named" "$crashed $(grep -cE '^fp8-step: rank 1 did not answer in .* \(step [0-9]+\) within 6 s$' notes)" "yes 1"
+is "a link that stays cut is a crash, and the lost rank is named" "$crashed $(grep -cE '^fp8-step: rank 1 \(node-4\) did not answer in .* \(step [0-9]+\) within 6 s$' notes)" "yes 1"
 plug node-4
 ok "its checkpoints verify" verifies cut
 
@@ -108,7 +108,7 @@ ok "its checkpoints verify" verifies cut
 ok "a disk that is full on one node for three saves" task -N2 -n2 -w node-1,node-2 sh -c \
   '[ "$(hostname)" = node-1 ] || export FAULT_UNDER=$PWD/full FAULT_DO=enospc FAULT_AT=1 FAULT_FOR=3 FAULT_CALLS=write FAULT_PATH=.h5 LD_PRELOAD='"$O/test/fault.so"'
    exec fp8-step "$@"' sh $flags --out full --steps 40 --save-every 2
-is "rank 1 is named" "$(grep -c '^fp8-step: step 2 is not saved: rank 1: .*: No space left on device' err)" 1
+is "rank 1 is named" "$(grep -c '^fp8-step: step 2 is not saved: rank 1 (node-2): .*: No space left on device' err)" 1
 ok "the last step is saved" fp8-info --verify full/step-00000040
 
 # --- a slow link

@@ -109,7 +109,7 @@ int step(const cli::Command& command, const cli::Arguments& given, const model::
 // which mpirun sends to end the ranks after an error that was printed before.
 cli::StopSignals::Hooks on_request(bool quiet) {
   const int rank = comm::job_rank();
-  const std::string who = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
+  const std::string who = rank == 0 ? "" : comm::job_rank_text() + ": ";
   cli::StopSignals::Hooks on;
   on.early = [=](int signal) {
     train::let_first_rank_print();

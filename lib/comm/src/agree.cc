@@ -44,7 +44,7 @@ void agree_on(Communicator& world, const std::optional<Error>& mine) {
   const std::vector<std::string> texts = world.all_gather(mine ? text_of(*mine) : "");
   const std::string& first = texts.at(static_cast<std::size_t>(lowest));
   const bool same = std::all_of(texts.begin(), texts.end(), [&](const std::string& t) { return t == first; });
-  const std::string prefix = same ? "" : "rank " + std::to_string(lowest) + ": ";
+  const std::string prefix = same ? "" : "rank " + world.text_of_rank(static_cast<int>(lowest)) + ": ";
   throw error_from(first, prefix);
 }
 

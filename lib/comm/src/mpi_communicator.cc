@@ -145,6 +145,7 @@ class MpiCommunicator final : public Communicator {
     return true;
   }
   watchdog::ProgressTable& progress() override { return *place_.progress; }
+  std::string text_of_rank(int rank) const override { return place_.progress->text_of_rank(place_.group, rank); }
   const GroupProgress& group_progress_of() const { return place_; }
   double watched() const { return watchdog_ ? watchdog_->timeout() : 0; }
 

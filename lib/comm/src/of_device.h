@@ -28,6 +28,7 @@ class OfDevice : public Communicator {
     return host_.watch(seconds, on_stall);
   }
   watchdog::ProgressTable& progress() override { return host_.progress(); }
+  std::string text_of_rank(int rank) const override { return host_.text_of_rank(rank); }
 
  protected:
   Communicator& host_;   ///< communicator of the same ranks on the host

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fp8/base/host.h"
 #include "fp8/base/text.h"
 #include "fp8/comm/comm.h"
 #include "mpi_c.h"
@@ -31,6 +32,12 @@ int first_number(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const auto rank = number_in(name)) return *rank;
   return 0;
+}
+
+/// Whether the job of this process has processes on other machines too.
+bool has_other_machines() {
+  if (const auto here = number_in("OMPI_COMM_WORLD_LOCAL_SIZE")) return *here < launcher().tasks;
+  return number_in("SLURM_STEP_NUM_NODES").value_or(1) > 1;
 }
 
 /// Whether MPI is between initialization and finalization.
@@ -60,6 +67,10 @@ bool launched() {
 int job_rank() { return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}); }
 
 int local_rank() { return first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}); }
+
+std::string job_rank_text() {
+  return "rank " + std::to_string(job_rank()) + (has_other_machines() ? " (" + host_name() + ")" : "");
+}
 
 Session::Session() {
   if (!launched()) {

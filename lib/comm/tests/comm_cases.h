@@ -499,11 +499,12 @@ inline void check_agreement(Communicator& group) {
             "");
   EXPECT_EQ(agreed(group, everyone, plain, Exit::diverged), "x.h5: damaged\nhere");
   const auto numbered = [](int r) { return "disk " + std::to_string(r) + " is full"; };
-  EXPECT_EQ(agreed(group, everyone, numbered), size > 1 ? "rank 0: disk 0 is full" : "disk 0 is full");
+  EXPECT_EQ(agreed(group, everyone, numbered),
+            size > 1 ? "rank " + group.text_of_rank(0) + ": disk 0 is full" : "disk 0 is full");
   const std::string of_last = "disk " + std::to_string(last) + " is full";
   EXPECT_EQ(agreed(
                 group, [&](int r) { return r == last; }, numbered, Exit::again),
-            size > 1 ? "rank " + std::to_string(last) + ": " + of_last : of_last);
+            size > 1 ? "rank " + group.text_of_rank(last) + ": " + of_last : of_last);
   try {
     agree(group, [] { throw Error("x.h5: exists", {{"force", "to replace it"}, {"output", ""}}); });
     ADD_FAILURE() << "no error";

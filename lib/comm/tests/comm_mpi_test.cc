@@ -264,6 +264,29 @@ TEST(World, AWatchdogReceivesNoMessageOfTheWatchBefore) {
   EXPECT_EQ(received, rank == 0 ? 2 : 0);
 }
 
+// Groups number their ranks by themselves; messages have the rank of the job and its machine.
+TEST(World, MessagesNameTheRankOfTheJobAndItsMachine) {
+  if (!launched() || world()->size() < 2) GTEST_SKIP() << "needs two ranks";
+  const std::unique_ptr<Communicator> group = mpi_world();
+  const int last = group->size() - 1;
+  const std::unique_ptr<Communicator> reversed = group->split(0, last - group->rank(), "");
+  const auto message = [&](Communicator& of) {
+    return test::error_of([&] {
+      agree(of, [&] {
+        if (of.rank() == last) throw Error("x");
+      });
+    });
+  };
+  name_hosts(*group);
+  EXPECT_EQ(message(*group), "rank " + std::to_string(last) + ": x") << "one machine is not named";
+  EXPECT_EQ(message(*reversed), "rank 0: x");
+  std::vector<std::string> names;
+  for (int rank = 0; rank <= last; ++rank) names.push_back("node-" + std::to_string(rank));
+  group->progress().set_hosts(names);
+  EXPECT_EQ(message(*group), "rank " + std::to_string(last) + " (" + names.back() + "): x");
+  EXPECT_EQ(message(*reversed), "rank 0 (node-0): x");
+}
+
 TEST(World, ErrorsOfTheLibraryNameTheCollective) {
   if (!launched()) GTEST_SKIP() << "needs MPI";
   std::vector<std::byte> bytes(4);

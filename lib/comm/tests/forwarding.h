@@ -45,6 +45,7 @@ class Forwarding : public Communicator {
     return good_.watch(seconds, on_stall);
   }
   watchdog::ProgressTable& progress() override { return good_.progress(); }
+  std::string text_of_rank(int rank) const override { return good_.text_of_rank(rank); }
 
  private:
   Communicator& good_;

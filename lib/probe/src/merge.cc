@@ -220,7 +220,7 @@ int Job::ranks() const {
 std::string why_shared(const std::vector<RankReport>& reports) {
   std::vector<std::string> cards;
   for (const RankReport& r : reports) cards.push_back(r.card);
-  return train::why_shared(cards);
+  return train::why_shared(cards, *comm::solo());
 }
 
 Diagnosis merge(const std::vector<RankReport>& reports, const Measurements& measured) {

@@ -96,8 +96,8 @@ void check_same_on_all_ranks(comm::Communicator& host_comm, const json::Value& m
     if (all[rank] == all[0]) continue;
     const std::string difference =
         first_difference(json::parse(all[0], "rank 0"), json::parse(all[rank], "a rank"), " on rank 0, ");
-    throw comm::AgreedError("rank " + std::to_string(rank) + ": started with another " + difference +
-                            "; all ranks need the same");
+    throw comm::AgreedError("rank " + host_comm.text_of_rank(static_cast<int>(rank)) + ": started with another " +
+                            difference + "; all ranks need the same");
   }
 }
 

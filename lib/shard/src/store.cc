@@ -304,7 +304,10 @@ std::optional<std::string> ParameterStore::differing_replica(const Context& ctx)
         const std::size_t first = first_of(rank, table()[number]);
         if (all[rank].compare(number * each, each, all[first], number * each, each) != 0)
           return what + std::to_string(rank) + " of " + table()[number].name + " is not the same as " + what +
-                 std::to_string(first);
+                 std::to_string(first) +
+                 (group.progress().hosts().empty() ? ""
+                                                   : ", in ranks " + group.text_of_rank(static_cast<int>(rank)) +
+                                                         " and " + group.text_of_rank(static_cast<int>(first)));
       }
     return std::nullopt;
   };

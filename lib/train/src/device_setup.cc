@@ -31,7 +31,7 @@ Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
   const std::string why = why_not_cuda(devices, index);
   const std::vector<std::string> cards =
       host_comm.all_gather(why.empty() ? device::cuda_identity(index) : std::string());
-  const std::string shared = why_shared(cards);
+  const std::string shared = why_shared(cards, host_comm);
   if (wanted)
     comm::agree(host_comm, [&] {
       if (!why.empty() || !shared.empty())
@@ -40,7 +40,7 @@ Choice choose(std::optional<DeviceType> wanted, comm::Communicator& host_comm) {
   std::int64_t can = why.empty() && shared.empty() ? 1 : 0;
   host_comm.all_reduce(std::span<std::int64_t>(&can, 1), comm::Reduce::min);
   if (can != 0) return {DeviceType::cuda, index};
-  return {DeviceType::host, index, note_of_cpu(cards)};
+  return {DeviceType::host, index, note_of_cpu(cards, host_comm)};
 }
 
 }  // namespace
@@ -53,23 +53,24 @@ std::string why_not_cuda(int devices, int index) {
   return std::to_string(devices) + " GPUs for more ranks on this machine; each rank needs a GPU of its own";
 }
 
-std::string why_shared(std::span<const std::string> cards) {
+std::string why_shared(std::span<const std::string> cards, const comm::Communicator& ranks) {
   for (std::size_t i = 0; i < cards.size(); ++i) {
     const auto other = std::find(cards.begin(), cards.begin() + static_cast<std::ptrdiff_t>(i), cards[i]);
     if (!cards[i].empty() && other != cards.begin() + static_cast<std::ptrdiff_t>(i))
-      return "ranks " + std::to_string(other - cards.begin()) + " and " + std::to_string(i) +
-             " have the same GPU, which serves one";
+      return "ranks " + ranks.text_of_rank(static_cast<int>(other - cards.begin())) + " and " +
+             ranks.text_of_rank(static_cast<int>(i)) + " have the same GPU, which serves one";
   }
   return {};
 }
 
-std::string note_of_cpu(std::span<const std::string> cards) {
+std::string note_of_cpu(std::span<const std::string> cards, const comm::Communicator& ranks) {
   const auto without = std::ranges::find(cards, std::string());
-  const std::string shared = why_shared(cards);
+  const std::string shared = why_shared(cards, ranks);
   if (std::ranges::count(cards, std::string()) == std::ssize(cards)) return {};
-  const std::string why = without == cards.end() ? shared
-                                                 : "rank " + std::to_string(without - cards.begin()) +
-                                                       " has no GPU of its own, others have one";
+  const std::string why = without == cards.end()
+                              ? shared
+                              : "rank " + ranks.text_of_rank(static_cast<int>(without - cards.begin())) +
+                                    " has no GPU of its own, others have one";
   return why.empty() ? why
                      : why + ": all ranks compute on the CPU (" + cli::flag_name("device") + " cuda refuses that)";
 }

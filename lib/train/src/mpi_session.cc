@@ -15,6 +15,7 @@
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/cli/run.h"
+#include "fp8/comm/hosts.h"
 #include "fp8/device/runtime.h"
 #include "fp8/gemm/gemm.h"
 #include "fp8/gemm/note.h"
@@ -65,19 +66,21 @@ int run_ranks(const Start& start, const std::function<int(comm::Communicator&)>&
   const std::int64_t timeout = start.timeout;
   std::optional<watchdog::StartupWatch> startup;
   if (comm::launched() && timeout > 0)
-    startup.emplace(static_cast<double>(timeout), comm::job_rank(), "MPI_Init", end_stalled_job(tool));
+    startup.emplace(static_cast<double>(timeout), comm::job_rank(), comm::job_rank_text(), "MPI_Init",
+                    end_stalled_job(tool));
   comm::Session session;  // outside the try block: finalizing waits for the other ranks
   comm::Communicator& host_comm = session.world();
   if (startup) startup->enter("the first exchange");
   watch_ranks(host_comm, tool, timeout);
   startup.reset();
+  comm::name_hosts(host_comm);
   if (host_comm.size() > 1) share_processors(host_comm);
   start_team();
   if (!has_ranks(start, host_comm.size())) return static_cast<int>(Exit::bad);
   if (comm::is_writer(host_comm)) gemm::on_note([tool](const std::string& text) { cli::print_note(tool, text); });
   if (host_comm.size() == 1) return body(host_comm);
   const auto end_job = [&](const std::string& message, int status) {
-    cli::print_error(tool, "rank " + std::to_string(host_comm.rank()) + ": " + message);
+    cli::print_error(tool, "rank " + host_comm.text_of_rank(host_comm.rank()) + ": " + message);
     comm::abort_all(status);
   };
   int status = static_cast<int>(Exit::done);

@@ -19,8 +19,10 @@ std::string note_of_stages(std::span<const int> layers, std::span<const std::int
 }
 
 std::string name_of_rank(const comm::Mesh& mesh) {
-  if (mesh.stages().size() == 1) return "";
-  return "rank " + std::to_string(mesh.all().rank()) + ", stage " + std::to_string(mesh.stages().rank());
+  const bool stages = mesh.stages().size() > 1;
+  if (!stages && mesh.all().progress().hosts().empty()) return "";
+  return "rank " + mesh.all().text_of_rank(mesh.all().rank()) +
+         (stages ? ", stage " + std::to_string(mesh.stages().rank()) : "");
 }
 
 std::string table_of_stages(const comm::Mesh& mesh, const StepTimes& mine) {

@@ -14,7 +14,8 @@ namespace fp8::train {
 // "stages: 9, 8, 8, 7 layers, 1.2 GiB, ... on each rank"; empty with one stage.
 std::string note_of_stages(std::span<const int> layers, std::span<const std::int64_t> memory);
 
-// "rank 3, stage 1"; empty with one stage.
+// "rank 3 (node-2), stage 1", without a machine if there is one, and without a stage if there is one; empty without
+// both.
 std::string name_of_rank(const comm::Mesh& mesh);
 
 // A table of the times of a step on each stage, as means over its ranks; empty with one stage. Collective.

@@ -45,20 +45,22 @@ TEST(Gpus, OneForEachRank) {
   EXPECT_EQ(gpu_of(3, 8), 3);
   EXPECT_EQ(gpu_of(3, 2), 3) << "no such GPU";
   EXPECT_EQ(gpu_of(3, 1), 0) << "the only visible one";
+  const auto ranks = comm::solo();
   const std::vector<std::string> apart{"a", "b", "", "c", ""}, twice{"a", "", "b", "c", "b"};
-  EXPECT_EQ(why_shared(apart), "");
-  EXPECT_EQ(why_shared({}), "");
-  EXPECT_EQ(why_shared(twice), "ranks 2 and 4 have the same GPU, which serves one");
+  EXPECT_EQ(why_shared(apart, *ranks), "");
+  EXPECT_EQ(why_shared({}, *ranks), "");
+  EXPECT_EQ(why_shared(twice, *ranks), "ranks 2 and 4 have the same GPU, which serves one");
 }
 
 TEST(Gpus, NoteWhereOnlySomeRanksHaveOne) {
+  const auto ranks = comm::solo();
   const std::vector<std::string> none{"", ""}, each{"a", "b"}, some{"a", "", "b"}, shared{"a", "a"};
-  EXPECT_EQ(note_of_cpu(none), "");
-  EXPECT_EQ(note_of_cpu(each), "");
-  EXPECT_EQ(note_of_cpu(some),
+  EXPECT_EQ(note_of_cpu(none, *ranks), "");
+  EXPECT_EQ(note_of_cpu(each, *ranks), "");
+  EXPECT_EQ(note_of_cpu(some, *ranks),
             "rank 1 has no GPU of its own, others have one: all ranks compute on the CPU (--device cuda refuses that)");
   EXPECT_EQ(
-      note_of_cpu(shared),
+      note_of_cpu(shared, *ranks),
       "ranks 0 and 1 have the same GPU, which serves one: all ranks compute on the CPU (--device cuda refuses that)");
 }
 

@@ -42,10 +42,8 @@ std::pair<std::size_t, std::uint64_t> ProgressTable::message_group(std::size_t g
   if (const Group* found = find(key)) return {static_cast<std::size_t>(found - groups_.data()), key};
   const int sender = parent.members.at(static_cast<std::size_t>(from));
   const int receiver = parent.members.at(static_cast<std::size_t>(to));
-  Group pair{key,
-             {sender, receiver},
-             parent.name,
-             " from rank " + std::to_string(sender) + " to rank " + std::to_string(receiver)};
+  Group pair{
+      key, {sender, receiver}, parent.name, " from rank " + rank_text(sender) + " to rank " + rank_text(receiver)};
   groups_.push_back(std::move(pair));
   return {groups_.size() - 1, key};
 }
@@ -53,6 +51,31 @@ std::pair<std::size_t, std::uint64_t> ProgressTable::message_group(std::size_t g
 std::int64_t ProgressTable::reach(std::size_t group) {
   const std::lock_guard lock(mutex_);
   return ++groups_.at(group).reached;
+}
+
+void ProgressTable::set_hosts(std::vector<std::string> hosts) {
+  const std::lock_guard lock(mutex_);
+  hosts_ = std::move(hosts);
+}
+
+std::vector<std::string> ProgressTable::hosts() const {
+  const std::lock_guard lock(mutex_);
+  return hosts_;
+}
+
+std::string ProgressTable::text_of_rank(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return rank_text(rank);
+}
+
+std::string ProgressTable::text_of_rank(std::size_t group, int rank) const {
+  const std::lock_guard lock(mutex_);
+  return rank_text(groups_.at(group).members.at(static_cast<std::size_t>(rank)));
+}
+
+std::string ProgressTable::rank_text(int rank) const {
+  const std::string number = std::to_string(rank);
+  return hosts_.empty() ? number : number + " (" + hosts_.at(static_cast<std::size_t>(rank)) + ")";
 }
 
 std::string ProgressTable::text_of(const Group& group, std::int64_t number, const char* name) {

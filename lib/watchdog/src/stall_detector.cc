@@ -28,7 +28,7 @@ std::string Stall::message() const {
   const std::string where = collective + (step >= 0 ? " (step " + std::to_string(step) + ")" : "");
   if (ranks.empty()) return where + " did not end within " + limit + " s, although every rank has reached it";
   std::string who = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) who += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size(); ++i) who += (i > 0 ? ", " : "") + ranks[i];
   return who + " did not " + (responding ? "reach " : "answer in ") + where + " within " + limit + " s";
 }
 
@@ -105,7 +105,7 @@ std::optional<Stall> StallDetector::find_stall(const ProgressTable::Snapshot& no
   const auto select = [&](const auto& is_missing) {
     for (const Part& part : parts_) {
       for (const auto& [rank, peer] : part.peers) {
-        if (is_missing(part, peer)) s.ranks.push_back(rank);
+        if (is_missing(part, peer)) s.ranks.push_back(table_.text_of_rank(rank));
       }
       if (s.ranks.empty()) continue;
       s.collective = part.awaited.text;
@@ -154,7 +154,7 @@ void StallDetector::receive_announcement(int sender) {
 
 void StallDetector::report_error(const std::string& message, double elapsed) {
   Stall stall;
-  stall.error = "rank " + std::to_string(rank_) + ": " + message;
+  stall.error = "rank " + table_.text_of_rank(rank_) + ": " + message;
   report(stall, 0, elapsed);
 }
 

@@ -52,8 +52,9 @@ void Watchdog::run() {
   }
 }
 
-StartupWatch::StartupWatch(double seconds, int rank, const char* phase, std::function<void(const Stall&)> on_stall)
-    : seconds_(seconds), rank_(rank), phase_(phase), on_stall_(std::move(on_stall)) {
+StartupWatch::StartupWatch(double seconds, int rank, std::string name, const char* phase,
+                           std::function<void(const Stall&)> on_stall)
+    : seconds_(seconds), rank_(rank), name_(std::move(name)), phase_(phase), on_stall_(std::move(on_stall)) {
   thread_ = start_thread([this] { run(); });
 }
 
@@ -84,7 +85,7 @@ void StartupWatch::run() {
     last = now;
   }
   Stall stall;
-  stall.error = "rank " + std::to_string(rank_) + ": " + phase_ + " did not end within " + format_short(seconds_, 6) +
+  stall.error = name_ + ": " + phase_ + " did not end within " + format_short(seconds_, 6) +
                 " s: another rank has not started or is stopped";
   on_stall_(stall);
 }

@@ -164,6 +164,30 @@ TEST(StallDetector, NamesTheGroup) {
   }
 }
 
+TEST(StallDetector, NamesTheMachines) {
+  for (const bool message : {false, true}) {
+    Job job(3);
+    for (int r = 0; r < 3; ++r) job.progress(r).set_hosts({"node-1", "node-1", "node-2"});
+    if (message) {
+      job.wait_for_message(0, 2, 0);
+      job.run(100);
+      EXPECT_EQ(job.reports(),
+                "0: rank 2 (node-2) did not reach message 1 from rank 2 (node-2) to rank 0 (node-1) within 10 s");
+    } else {
+      job.wait(0);
+      job.stop(1), job.stop(2);
+      job.run(100);
+      EXPECT_EQ(job.reports(), "0: ranks 1 (node-1), 2 (node-2) did not answer in all-reduce 1 within 10 s");
+    }
+  }
+  const std::atomic<std::uint64_t> pieces = 0;
+  Job job(2);
+  job.progress(1).set_hosts({"node-1", "node-2"});
+  const WatchedWork work(job.progress(1), "writing x", pieces);
+  job.run(100);
+  EXPECT_EQ(job.reports(), "1: rank 1 (node-2): writing x: no progress within 10 s");
+}
+
 TEST(StallDetector, NamesTheContents) {
   Job job(2);
   job.progress(0).set_step(17);

@@ -153,6 +153,9 @@ class Communicator {
   /// The table that the watchdog reads: for the step in its messages, LocalWork and WatchedWork. Communicators made by
   /// split() share it.
   virtual watchdog::ProgressTable& progress() = 0;
+  /// A rank of this group in messages, behind the word rank: its number in the job, and its machine if the job has
+  /// several (name_hosts() in hosts.h), as "5 (node-3)".
+  virtual std::string text_of_rank(int rank) const { return std::to_string(rank); }
 };
 
 /// What a profile records of an exchange of `bytes` (device::Exchange) in a group; none in a group of one.
@@ -217,6 +220,10 @@ int job_rank();
 /// This process's number among those of its job on this machine, from 0, by the same environment; 0 without them.
 int local_rank();
 
+/// job_rank() in messages before MPI runs, as "rank 5", or "rank 5 (node-3)" if by the environment of mpirun or srun
+/// the job has several machines.
+std::string job_rank_text();
+
 /// Makes waits of this rank give the processor to other processes whenever nothing has arrived, for ranks that share
 /// too few processors. Open MPI does so by itself only where its mpirun counts fewer slots than ranks. Call it in a
 /// Session; does nothing if the user has set mpi_yield_when_idle, or with another MPI.
@@ -241,7 +248,7 @@ class AgreedError : public Error {
 };
 
 /// Runs `body` on every rank; when it throws on some of them, every rank throws AgreedError: the message and code of
-/// the lowest failing rank, with "rank R: " before the message when size > 1, unless all ranks fail with the same one.
+/// the lowest failing rank, behind "rank R: " with R of text_of_rank(), unless all ranks fail with the same one.
 /// Collective. `body` must not call collectives that others could wait in.
 template <class Body>
 void agree(Communicator& world, Body&& body);

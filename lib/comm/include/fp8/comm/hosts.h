@@ -12,4 +12,8 @@ namespace fp8::comm {
 /// told apart. Collective.
 std::vector<std::string> hosts(Communicator& world);
 
+/// Lets messages name the machine of a rank beside its number, if hosts() are several: sets
+/// watchdog::ProgressTable::hosts(). `world` has all ranks of the job. Collective.
+void name_hosts(Communicator& world);
+
 }  // namespace fp8::comm

@@ -27,12 +27,12 @@ int gpu_of(int local_rank, int devices);
 std::string why_not_cuda(int devices, int index);
 
 /// The reason why ranks cannot use their GPUs: two of `cards`, the cuda_identity() of each rank's GPU, are equal. Empty
-/// if no two are. A rank without a GPU has an empty card.
-std::string why_shared(std::span<const std::string> cards);
+/// if no two are. A rank without a GPU has an empty card. `ranks` names them.
+std::string why_shared(std::span<const std::string> cards, const comm::Communicator& ranks);
 
 /// Why all ranks compute on the CPU though some have a GPU, for the user; empty if each rank has one or none has.
-/// `cards` as in why_shared().
-std::string note_of_cpu(std::span<const std::string> cards);
+/// `cards` and `ranks` as in why_shared().
+std::string note_of_cpu(std::span<const std::string> cards, const comm::Communicator& ranks);
 
 /// The device of this rank and its communicator.
 class DeviceSetup {

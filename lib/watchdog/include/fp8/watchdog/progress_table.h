@@ -54,6 +54,15 @@ class ProgressTable {
   std::pair<std::size_t, std::uint64_t> message_group(std::size_t group, int from, int to);
   /// Counts a collective of a group, which this rank has reached; returns its sequence number, from 1.
   std::int64_t reach(std::size_t group);
+  /// Sets the name of each rank's machine, by rank of the job, for messages; empty: there is one machine, which
+  /// messages do not name.
+  void set_hosts(std::vector<std::string> hosts);
+  /// The names that were set.
+  std::vector<std::string> hosts() const;
+  /// A rank of the job in messages, behind the word rank: "5", or "5 (node-3)" if there are hosts().
+  std::string text_of_rank(int rank) const;
+  /// The same of a rank of a group.
+  std::string text_of_rank(std::size_t group, int rank) const;
   /// A collective in messages, as "all-gather 5 of dp_shard" or "message 5 of pp from rank 2 to rank 3".
   std::string text_of(std::size_t group, std::int64_t number, const char* name) const;
   /// This rank begins to wait for a collective that it has reached; see ScopedWait.
@@ -113,8 +122,10 @@ class ProgressTable {
   };
   const Group* find(std::uint64_t key) const;
   static std::string text_of(const Group& group, std::int64_t number, const char* name);
+  std::string rank_text(int rank) const;
 
   mutable std::mutex mutex_;
+  std::vector<std::string> hosts_;
   std::vector<Group> groups_;
   std::optional<PendingCollective> pending_;
   std::uint64_t last_wait_id_ = 0;

@@ -27,15 +27,15 @@ namespace fp8::watchdog {
 
 /// Why a job must end: the ranks that are missing from a collective, or an error of this rank.
 struct Stall {
-  std::vector<int>
-      ranks;  ///< ranks of the job that are late; empty if all ranks have reached the collective, but it does not end
-  std::string collective;  ///< see ProgressTable::text_of()
-  std::int64_t step = -1;  ///< value of ProgressTable::set_step(), or -1 if there is none
-  double timeout = 0;      ///< seconds
-  bool responding = true;  ///< whether the processes of `ranks` answer; a stopped process does not
-  std::string error;       ///< the whole message, if the stall concerns this rank only
+  std::vector<std::string> ranks;  ///< the ranks of the job that are late, as ProgressTable::text_of_rank() writes
+                                   ///< them; empty if all have reached the collective, but it does not end
+  std::string collective;          ///< see ProgressTable::text_of()
+  std::int64_t step = -1;          ///< value of ProgressTable::set_step(), or -1 if there is none
+  double timeout = 0;              ///< seconds
+  bool responding = true;          ///< whether the processes of `ranks` answer; a stopped process does not
+  std::string error;               ///< the whole message, if the stall concerns this rank only
 
-  /// One line, as "rank 1 did not reach all-reduce 1234 of dp_shard (step 17) within 5 s".
+  /// One line, as "rank 1 (node-2) did not reach all-reduce 1234 of dp_shard (step 17) within 5 s".
   std::string message() const;
 };
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "fp8/watchdog/stall_detector.h"
@@ -44,9 +45,10 @@ class Watchdog {
 /// longer, so that one rank reports the stall. Time in which this process was stopped does not count.
 class StartupWatch {
  public:
-  /// Begins with `phase`, a name in messages of static storage, as "MPI_Init". Throws Error if no thread can be
-  /// started.
-  StartupWatch(double seconds, int rank, const char* phase, std::function<void(const Stall&)> on_stall);
+  /// `name` is the rank in messages, as "rank 1". Begins with `phase`, a name in messages of static storage, as
+  /// "MPI_Init". Throws Error if no thread can be started.
+  StartupWatch(double seconds, int rank, std::string name, const char* phase,
+               std::function<void(const Stall&)> on_stall);
   ~StartupWatch();
   StartupWatch(const StartupWatch&) = delete;
   StartupWatch& operator=(const StartupWatch&) = delete;
@@ -58,6 +60,7 @@ class StartupWatch {
 
   double seconds_;
   int rank_;
+  std::string name_;
   const char* phase_;
   std::function<void(const Stall&)> on_stall_;
   double waited_ = 0;  // seconds in this phase
