@@ -129,6 +129,7 @@ long: 4 m --precision fp8 --recipe current --tp 4
 long: 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2 --reduce-dtype bf16
 END
+is "a slow rank is recorded on CPUs only" "$(grep -c '"slowest_rank":' cpu) $(grep -c '"slowest' first)" "2 0"
 # --- GPUs with different memory: ranks that divide the vocabulary exchange sums of each block of logits, so they have blocks of the same size
 fp8-init tiny --set vocab_size=32768 -o v.h5 -q >out 2>err
 more="$step v.h5 --data d.h5 --seq-length 128 --batch-size 16 --device cuda --precision bf16 --tp 2 --steps 1 --out run.plan -n" less="env FP8_DEVICE_MIB=1900 $step ${more#* }"

@@ -41,6 +41,7 @@ std::vector<std::string> facts(const log::Run& run, double silent) {
   if (p.seconds_left && !run.finished) all.push_back(human_seconds(*p.seconds_left) + " left");
   if (!run.restarts.empty()) all.push_back(counted(run.restarts.size(), "restart"));
   if (p.checkpoint) all.push_back("saved at " + std::to_string(*p.checkpoint));
+  if (const auto slow = log::find_slow_rank(run)) all.push_back(terminal_safe(text_of(*slow)));
   if (run.warnings > 0) all.push_back(counted(run.warnings, "warning"));
   if (run.finished) all.push_back(run.reason.empty() ? "ended" : "ended: " + terminal_safe(run.reason));
   if (!run.finished && silent > kLongSilence) all.push_back("no record for " + human_seconds(silent));

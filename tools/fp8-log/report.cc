@@ -152,6 +152,11 @@ std::vector<Row> summary_rows(std::span<const Summary> summaries, std::size_t co
   return rows;
 }
 
+// "rank 5 on node-3 waits least: ...", a line, of several runs behind the name of the run; empty without such a rank.
+std::string slow_rank_line(const Summary& s, bool several) {
+  return s.slow_rank ? terminal_safe((several ? s.name + ": " : "") + text_of(*s.slow_rank)) + "\n" : "";
+}
+
 // A column of the overview.
 struct Column {
   std::string name;
@@ -235,7 +240,9 @@ std::vector<Row> change_rows(const log::Overview& all, const log::OverviewRow& r
 }  // namespace
 
 std::string summaries(std::span<const Summary> summaries, const Page& page) {
-  return table(summary_rows(summaries, page.columns), page);
+  std::string notes;
+  for (const Summary& s : summaries) notes += slow_rank_line(s, summaries.size() > 1);
+  return table(summary_rows(summaries, page.columns), page) + wrapped(notes, page);
 }
 
 std::string overview(const log::Overview& all, const Page& page) {
@@ -254,6 +261,7 @@ std::string overview(const log::Overview& all, const Page& page) {
     shown.push_back(rows[i + 1]);
     for (Row& change : change_rows(all, all.rows[i], rows[0])) shown.push_back(std::move(change));
     notes += all.rows[i].without_gap.empty() ? "" : terminal_safe(all.rows[i].without_gap) + "\n";
+    notes += slow_rank_line(all.rows[i].summary, true);
   }
   return table(shown, page) + wrapped(notes, page);
 }

@@ -29,6 +29,17 @@ void erase_from(Events& events, std::int64_t step) {
   events.erase(events.lower_bound(step), events.end());
 }
 
+// The machines in a run record, each with its ranks.
+std::vector<std::pair<std::string, std::string>> hosts_of(const json::Object& record) {
+  std::vector<std::pair<std::string, std::string>> hosts;
+  const json::Value* list = record.find("hosts");
+  if (list == nullptr || !list->is_array()) return hosts;
+  for (const json::Value& host : list->as_array())
+    if (host.is_object())
+      hosts.emplace_back(text_or_empty(host.as_object(), "host"), text_or_empty(host.as_object(), "ranks"));
+  return hosts;
+}
+
 }  // namespace
 
 Collector::Collector(const std::string& path, std::string file) : file_(std::move(file)) {
@@ -120,6 +131,7 @@ void Collector::start(const json::Object& record) {
                .recipe = text_or_empty(settings, "recipe"),
                .emulated = boolean(settings, "emulated")};
   settings_ = settings_of(record);
+  run_.hosts = hosts_of(record);
   if (run_.steps.empty()) note_settings(0);
 }
 
@@ -139,6 +151,7 @@ void Collector::add(const StepBlock& block) {
   const bool repeats = !run_.steps.empty() && block.steps.front() <= run_.steps.back();
   const bool planned = run_.finished && run_.reason == "until-step";  // the end of a phase
   if (repeats || (started_again_ && !planned)) run_.restarts.push_back(block.steps.front());
+  if (repeats || started_again_) run_.start = block.steps.front();
   if (repeats) rewind(block.steps.front());
   started_again_ = false;
   run_.finished = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <string_view>
 
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -86,7 +88,52 @@ std::string delayed_of(const Run& run, const std::string& recipe) {
   return text;
 }
 
+// Whether "0-3,8" has this rank.
+bool has_rank(std::string_view ranks, std::int64_t rank) {
+  while (!ranks.empty()) {
+    const std::string_view range = ranks.substr(0, ranks.find(','));
+    ranks.remove_prefix(std::min(ranks.size(), range.size() + 1));
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    const auto first = parse_int64(range.substr(0, dash));
+    const auto last = dash == range.size() ? first : parse_int64(range.substr(dash + 1));
+    if (first && last && *first <= rank && rank <= *last) return true;
+  }
+  return false;
+}
+
+json::Array records_of_phases(const Summary& s) {
+  json::Array phases;
+  for (const auto& [step, phase] : s.phases) {
+    phases.push_back(json::object({{"step", step},
+                                   {"precision", text_or_null(phase.precision)},
+                                   {"recipe", text_or_null(phase.recipe)},
+                                   {"emulated", or_null(phase.emulated)}}));
+  }
+  return phases;
+}
+
 }  // namespace
+
+std::optional<SlowRank> find_slow_rank(const Run& run) {
+  constexpr std::size_t kMost = 50, kFewest = 8;
+  constexpr double kShare = 0.9, kLag = 0.05, kLargest = 1e9;  // of ranks and lags that the program writes
+  const Values ranks = run.find("slowest_rank"), lags = run.find("slowest_lag");
+  std::map<double, std::vector<double>> lags_of;  // by rank
+  std::size_t named = 0;
+  for (std::size_t i = run.index_of(run.start); i < std::min(ranks.size(), lags.size()); ++i) {
+    if (i + kMost < ranks.size() || !(ranks[i] >= 0 && ranks[i] < kLargest && std::abs(lags[i]) < kLargest)) continue;
+    lags_of[ranks[i]].push_back(lags[i]);
+    ++named;
+  }
+  if (named < kFewest) return std::nullopt;
+  const auto& [rank, of_rank] = *std::ranges::max_element(lags_of, {}, [](const auto& r) { return r.second.size(); });
+  const double lag = *quantile(of_rank, 0.5);
+  if (static_cast<double>(of_rank.size()) < kShare * static_cast<double>(named) || lag < kLag) return std::nullopt;
+  SlowRank slow{static_cast<std::int64_t>(rank), "", lag};
+  const auto host = std::ranges::find_if(run.hosts, [&](const auto& h) { return has_rank(h.second, slow.rank); });
+  if (host != run.hosts.end()) slow.host = host->first;
+  return slow;
+}
 
 std::vector<std::string> summary_metrics() {
   return {"loss",
@@ -103,7 +150,9 @@ std::vector<std::string> summary_metrics() {
           "expert_idle",
           "expert_passes",
           "skipped",
-          "masked"};
+          "masked",
+          "slowest_rank",
+          "slowest_lag"};
 }
 
 std::size_t last_part(std::size_t n) {
@@ -162,6 +211,7 @@ Summary summarize(const Run& run) {
   for (std::size_t i = 0; i < skipped.size(); ++i) s.skipped += skipped[i] > 0 ? 1 : 0;
   const Values masked = run.find("masked");
   for (std::size_t i = 0; i < masked.size(); ++i) s.masked += masked[i] > 0 ? 1 : 0;
+  s.slow_rank = find_slow_rank(run);
   s.checkpoints = static_cast<std::int64_t>(run.checkpoints.size());
   s.restarts = static_cast<std::int64_t>(run.restarts.size());
   s.warnings = run.warnings;
@@ -172,13 +222,6 @@ Summary summarize(const Run& run) {
 }
 
 json::Value record(const Summary& s) {
-  json::Array phases;
-  for (const auto& [step, phase] : s.phases) {
-    phases.push_back(json::object({{"step", step},
-                                   {"precision", text_or_null(phase.precision)},
-                                   {"recipe", text_or_null(phase.recipe)},
-                                   {"emulated", or_null(phase.emulated)}}));
-  }
   json::Array changes;
   for (const auto& [step, change] : s.changes) {
     changes.push_back(json::object({{"step", step}, {"name", change.name}, {"old", change.old}, {"new", change.now}}));
@@ -218,7 +261,10 @@ json::Value record(const Summary& s) {
                        {"documents", text_or_null(s.documents)},
                        {"adapters", text_or_null(s.adapters)},
                        {"delayed", text_or_null(s.delayed)},
-                       {"phases", std::move(phases)},
+                       {"slowest_rank", s.slow_rank ? json::Value(s.slow_rank->rank) : json::Value()},
+                       {"slowest_host", text_or_null(s.slow_rank ? s.slow_rank->host : "")},
+                       {"slowest_lag", s.slow_rank ? json::Value(s.slow_rank->lag) : json::Value()},
+                       {"phases", records_of_phases(s)},
                        {"changes", std::move(changes)},
                        {"skipped", s.skipped},
                        {"masked", s.masked},

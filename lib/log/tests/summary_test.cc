@@ -150,6 +150,42 @@ TEST(Summary, HasTheLastMesh) {
   EXPECT_EQ(summarize(run_of(start("", 2) + step(1, 8, "3"))).mesh, "");
 }
 
+// Lines of steps from `first` to `last`, each of which names a rank with its lag.
+std::string named(int first, int last, int rank, double lag) {
+  std::string text;
+  for (int n = first; n <= last; ++n)
+    text += R"({"type":"step","step":)" + std::to_string(n) + R"(,"loss":1,"slowest_rank":)" + std::to_string(rank) +
+            R"(,"slowest_lag":)" + std::to_string(lag) + "}\n";
+  return text;
+}
+
+TEST(Summary, NamesTheRankThatNineInTenRecordsName) {
+  const auto start = [](const std::string& hosts) { return R"({"type":"run","config":{},"hosts":[)" + hosts + "]}\n"; };
+  const std::string two = start(R"({"host":"a","ranks":"0-3,8"},{"host":"b","ranks":"4-7,9-11"})"), one = start("");
+  const auto slow = [](const std::string& log) {
+    const std::optional<SlowRank> found = summarize(run_of(log)).slow_rank;
+    return found ? text_of(*found) : "none";
+  };
+  EXPECT_EQ(slow(one + named(1, 8, 5, 0.12)), "rank 5 waits least: 12 % slower than the median");
+  EXPECT_EQ(slow(two + named(1, 8, 5, 0.12)), "rank 5 on b waits least: 12 % slower than the median");
+  EXPECT_EQ(slow(two + named(1, 8, 8, 0.12)), "rank 8 on a waits least: 12 % slower than the median");
+  EXPECT_EQ(slow(two + named(1, 8, 12, 0.12)), "rank 12 waits least: 12 % slower than the median") << "on no machine";
+  EXPECT_EQ(slow(one + named(1, 7, 5, 0.12)), "none") << "too few records";
+  EXPECT_EQ(slow(one + named(1, 7, 5, 0.12) + step(8, 8, "1") + step(9, 9, "1")), "none") << "two without a rank";
+  EXPECT_EQ(slow(one + named(1, 8, 5, 0.04)), "none") << "a small lag";
+  EXPECT_EQ(slow(one + named(1, 4, 5, 0.04) + named(5, 9, 5, 0.06)), "rank 5 waits least: 6 % slower than the median");
+  EXPECT_EQ(slow(one + named(1, 9, 5, 0.5) + named(10, 10, 4, 9)), "rank 5 waits least: 50 % slower than the median");
+  EXPECT_EQ(slow(one + named(1, 8, 5, 0.5) + named(9, 10, 4, 9)), "none") << "eight in ten";
+  EXPECT_EQ(slow(one + named(1, 90, 4, 0.5) + named(91, 140, 5, 0.1)),
+            "rank 5 waits least: 10 % slower than the median")
+      << "the last 50";
+  EXPECT_EQ(slow(two + named(1, 20, 5, 0.5) + one + named(15, 21, 5, 0.1)), "none") << "a start with seven records";
+  EXPECT_EQ(slow(two + named(1, 20, 5, 0.5) + one + named(15, 22, 6, 0.1)),
+            "rank 6 waits least: 10 % slower than the median")
+      << "the machines of the newest start";
+  EXPECT_EQ(slow(one + named(1, 8, -1, 0.5)), "none");
+}
+
 TEST(Summary, MissingValuesAreNull) {
   const json::Value value = record(summarize(run_of(step(1, 8, "null"))));
   const json::Object& r = value.as_object();
@@ -167,7 +203,8 @@ TEST(Summary, MissingValuesAreNull) {
                           "emulated",          "mesh",
                           "documents",         "adapters",
                           "delayed",           "reason",
-                          "planned_steps"}) {
+                          "planned_steps",     "slowest_rank",
+                          "slowest_host",      "slowest_lag"}) {
     EXPECT_TRUE(r.at(key).is_null()) << key;
   }
   EXPECT_EQ(r.at("steps").as_int(), 1);

@@ -122,15 +122,17 @@ void Profiler::begin_step(std::int64_t step) {
   begin_ = device::now_ns();
 }
 
-void Profiler::end_step() {
+void Profiler::end_step(double busy) {
   if (profile_.recording == device::Recording::off) return;
   profile_.recording = device::Recording::off;
   ++steps_;
+  busy_ += busy;
   step_spans_.push_back({Work::input_output, {}, begin_, device::now_ns()});
 }
 
 void Profiler::clear() {
   steps_ = 0;
+  busy_ = 0;
   profile_.clear();
   step_spans_.clear();
 }
@@ -171,7 +173,7 @@ StepTimes Profiler::times() const {
   for (const Span& s : profile_.spans())
     if (s.work == Work::communication) communication.add(s);
   const auto steps = static_cast<double>(steps_);
-  return {(whole.seconds - communication.seconds) / steps, communication.seconds / steps};
+  return {(whole.seconds - communication.seconds) / steps, communication.seconds / steps, busy_ / steps};
 }
 
 std::string Profiler::trace_lines(int rank, const std::string& row, std::int64_t origin) const {

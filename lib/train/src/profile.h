@@ -26,6 +26,7 @@ Limits probe_limits(const Context& at, dtype::DType type, std::int64_t rows, std
 struct StepTimes {
   double computing = 0;      // everything but communication
   double communicating = 0;  // with waits for other ranks
+  double busy = 0;           // StepResult::busy_seconds
 };
 
 // Collects the operations of the requested steps.
@@ -34,9 +35,9 @@ class Profiler {
   explicit Profiler(const settings::RunConfig& config) : first_(config.profile_first), last_(config.profile_last) {}
   // The profile for the context of the run; null if no step is to be profiled.
   device::Profile* profile() { return last_ > 0 ? &profile_ : nullptr; }
-  // Around step `step`, counted from 1.
+  // Around step `step`, counted from 1, with its StepResult::busy_seconds.
   void begin_step(std::int64_t step);
-  void end_step();
+  void end_step(double busy);
   // Whether steps were profiled and `step` is the last of them or later.
   bool complete(std::int64_t step) const { return steps_ > 0 && step >= last_; }
   bool empty() const { return steps_ == 0; }
@@ -56,6 +57,7 @@ class Profiler {
 
  private:
   std::int64_t first_, last_, steps_ = 0, begin_ = 0;
+  double busy_ = 0;  // seconds of all profiled steps
   device::Profile profile_;
   std::vector<device::Span> step_spans_;  // the steps themselves; their names are empty
 };

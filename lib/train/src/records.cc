@@ -136,30 +136,35 @@ json::Value run_record(const RunSetup& s, const json::Value& memory_plan, const 
     if (l.fp8 && !l.recipe.empty()) linear.as_object().set("recipe", l.recipe);
     linears.push_back(std::move(linear));
   }
-  return json::object({{"type", "run"},
-                       {"version", config.tool_version},
-                       {"config", config.flags},
-                       {"settings", s.settings},
-                       {"mesh", mesh_record(work.mesh().shape())},
-                       {"model_path", config.model},
-                       {"model", hf::to_json(model)},
-                       {"parameters", model::parameter_count(table)},
-                       {"trainable_parameters", model::trainable_count(table)},
-                       {"first_step", s.position.step + 1},
-                       {"steps", config.steps},
-                       {"tokens_per_step", s.tokens_per_step()},
-                       {"documents", s.settings.as_object().at("documents")},
-                       {"precision", std::string(name_of(config.precision.precision))},
-                       {"recipe", recipe_of(config.precision)},
-                       {"emulated", emulated(config.precision, work.type())},
-                       {"accumulate", accumulate_of(config.precision, work.type())},
-                       {"accumulate_proven", accumulate_proven(config.precision)},
-                       {"attention", attention_of(config.precision, work.type())},
-                       {"deterministic", deterministic(config.precision, work.type())},
-                       {"device", work.name()},
-                       {"cpu_isa", name_of(cpu_isa())},
-                       {"memory_plan", memory_plan},
-                       {"linears", std::move(linears)}});
+  json::Array changed;
+  for (const settings::SettingChange& c : s.changes)
+    changed.push_back(json::object({{"name", c.name}, {"old", c.old}, {"new", c.value}}));
+  json::Value record = json::object({{"type", "run"},
+                                     {"version", config.tool_version},
+                                     {"config", config.flags},
+                                     {"settings", s.settings},
+                                     {"mesh", mesh_record(work.mesh().shape())},
+                                     {"model_path", config.model},
+                                     {"model", hf::to_json(model)},
+                                     {"parameters", model::parameter_count(table)},
+                                     {"trainable_parameters", model::trainable_count(table)},
+                                     {"first_step", s.position.step + 1},
+                                     {"steps", config.steps},
+                                     {"tokens_per_step", s.tokens_per_step()},
+                                     {"documents", s.settings.as_object().at("documents")},
+                                     {"precision", std::string(name_of(config.precision.precision))},
+                                     {"recipe", recipe_of(config.precision)},
+                                     {"emulated", emulated(config.precision, work.type())},
+                                     {"accumulate", accumulate_of(config.precision, work.type())},
+                                     {"accumulate_proven", accumulate_proven(config.precision)},
+                                     {"attention", attention_of(config.precision, work.type())},
+                                     {"deterministic", deterministic(config.precision, work.type())},
+                                     {"device", work.name()},
+                                     {"cpu_isa", name_of(cpu_isa())},
+                                     {"memory_plan", memory_plan},
+                                     {"linears", std::move(linears)}});
+  if (!changed.empty()) record.as_object().set("changed", std::move(changed));
+  return record;
 }
 
 json::Value step_record(const settings::RunConfig& config, device::DeviceType device, const StepResult& r,

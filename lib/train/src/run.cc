@@ -3,10 +3,10 @@
 #include "fp8/train/run.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "attention_note.h"
 #include "checkpoint_space.h"
@@ -25,6 +25,7 @@
 #include "fp8/train/observe.h"
 #include "fp8/train/records.h"
 #include "job_memory.h"
+#include "machine_report.h"
 #include "profile.h"
 #include "run_setup.h"
 #include "stage_report.h"
@@ -66,6 +67,7 @@ struct RunState {
   int skips_in_a_row = 0;
   Clock::time_point start = Clock::now();  // begin of the first step
   double last_loss = NAN;                  // loss of the last step
+  double busy = 0;                         // seconds without waits of the steps since the last record
   // Equal on all ranks.
   bool stop_requested = false, output_failed = false, save_interval_over = false;
 };
@@ -197,6 +199,7 @@ void save(RunState& state, const RunContext& run, bool last) {
 // Findings of a rank at the end of a step, on which all ranks act; numbers for one reduction.
 struct EndOfStep {
   std::int64_t memory_peak, stop_requested, output_failed, save_busy, save_interval_over, folder_lost;
+  std::optional<SlowRank> slow = {};  // of the steps since the last record, in a step that is recorded
 };
 
 // Throws AgreedError unless the folder of the run and its lock are in place. Collective.
@@ -204,16 +207,27 @@ void check_folder(const RunContext& run) {
   comm::agree(run.host_comm, [&] { run.held.check(); });
 }
 
-// The maximum over all ranks. Collective.
-EndOfStep reduce_end_of_step(const RunState& state, const RunContext& run) {
+// Whether a step is recorded in the log; equal on all ranks.
+bool is_recorded(const RunState& state, const RunContext& run, const StepResult& r) {
+  const std::int64_t step = state.position.step;
+  return step % run.config().log_every == 0 || step == run.setup.last_step || r.skipped || r.masked;
+}
+
+// The maximum over all ranks. On a GPU waits of the host do not show which rank the others wait for, so none is named.
+// Collective.
+EndOfStep reduce_end_of_step(RunState& state, const RunContext& run, const StepResult& r) {
   const bool stop = run.hooks.stop_requested && run.hooks.stop_requested();
-  std::array<std::int64_t, 6> max{
+  std::vector<std::int64_t> max{
       peak_memory(state.model),          stop ? 1 : 0,
       run.journal.failed() ? 1 : 0,  // a record lost in this step is noticed in the next
       state.saves.worker.busy() ? 1 : 0, comm::is_writer(run.host_comm) && save_interval_over(state.saves) ? 1 : 0,
       run.held.in_place() ? 0 : 1};
+  const auto flags = static_cast<std::ptrdiff_t>(max.size());
+  if (run.device.type() == device::DeviceType::host && is_recorded(state, run, r) && !r.masked)
+    std::ranges::copy(busy_term(run.host_comm, std::exchange(state.busy, 0)), std::back_inserter(max));
   run.host_comm.all_reduce(std::span<std::int64_t>(max), comm::Reduce::max);
-  return {max[0], max[1], max[2], max[3], max[4], max[5]};
+  return {
+      max[0], max[1], max[2], max[3], max[4], max[5], slow_rank(run.device.mesh(), {max.begin() + flags, max.end()})};
 }
 
 // Writes the gradients of the step that `record` describes, which are zero if it had no targets. Collective.
@@ -226,16 +240,17 @@ void save_gradients(RunState& state, const RunContext& run, const json::Value& r
   run.journal.note("the gradients of step " + std::to_string(state.position.step) + " are in " + c.gradients);
 }
 
-void record_step(RunState& state, const RunContext& run, const StepResult& r, std::int64_t memory_peak) {
+void record_step(RunState& state, const RunContext& run, const StepResult& r, const EndOfStep& end) {
   const settings::RunConfig& c = run.config();
   const std::int64_t step = state.position.step;
   const bool first = step == run.setup.position.step + 1;
   const double flops = model::training_flops_per_token(run.setup.model_spec.config, run.setup.model_spec.table);
   json::Value record =
-      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, memory_peak);
+      step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, end.memory_peak);
   add_bubble(r, run.setup.bubble, record);
   if (first && !c.gradients.empty()) save_gradients(state, run, record, r.masked);
-  if (step % c.log_every != 0 && step != run.setup.last_step && !r.skipped && !r.masked) return;
+  if (!is_recorded(state, run, r)) return;
+  add_slow_rank(end.slow, record);
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
   run.journal.emit(record);
 }
@@ -255,7 +270,9 @@ void report_profile(RunState& state, const RunContext& run) {
   const settings::RunConfig& c = run.config();
   Profiler& profiler = state.profiler;
   const std::string path = c.out + "/" + profiler.file_name();
-  const std::string stages = table_of_stages(run.device.mesh(), profiler.times());
+  std::string ranks = table_of_stages(run.device.mesh(), profiler.times());
+  if (run.device.type() == device::DeviceType::host)
+    ranks += line_of_slow_rank(run.device.mesh(), profiler.times().busy);
   // Ranks share the host, so all of them measure it at the same time; each GPU is alone, and the first one's serves.
   if (run.device.type() == device::DeviceType::host || comm::is_writer(run.host_comm)) {
     Limits limits;
@@ -265,7 +282,7 @@ void report_profile(RunState& state, const RunContext& run) {
     } catch (const Error& e) {
       run.journal.note(cli::flag_name("profile") + ": the limits of the device were not measured: " + e.what());
     }
-    run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits) + stages);
+    run.journal.note("where the time goes, " + path + ":\n" + profiler.table(limits) + ranks);
   }
   const std::vector<std::string> lines = run.host_comm.all_gather(
       profiler.trace_lines(run.host_comm.rank(), name_of_rank(run.device.mesh()), profiler.origin()));
@@ -309,17 +326,18 @@ void train_step(RunState& state, const RunContext& run) {
                                 run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
   ++state.position.step;
   state.last_loss = r.loss;
+  state.busy += r.busy_seconds;
   state.position.updates += r.skipped || r.masked ? 0 : 1;
   state.position.tokens += run.setup.tokens_per_step();
   if (!r.masked) state.skips_in_a_row = r.skipped ? state.skips_in_a_row + 1 : 0;
-  const EndOfStep end = reduce_end_of_step(state, run);
+  const EndOfStep end = reduce_end_of_step(state, run, r);
   if (end.folder_lost != 0) check_folder(run);
   state.stop_requested = end.stop_requested != 0;
   state.output_failed = end.output_failed != 0;
   state.save_interval_over = end.save_interval_over != 0;
-  record_step(state, run, r, end.memory_peak);
+  record_step(state, run, r, end);
   if (observed && !r.masked) record_tensors(state, run, r);
-  state.profiler.end_step();
+  state.profiler.end_step(r.busy_seconds);
   if (state.profiler.complete(state.position.step)) report_profile(state, run);
   print_step(state, run, r);
   state::advance_save(state.saves, state.position.step, end.save_busy != 0, !r.skipped && !r.masked);
@@ -391,17 +409,12 @@ void announce(const RunContext& run) {
   if (has_fused_attention(s, run.device))
     if (const std::string note = note_of_outdated_attention(s, run.device); !note.empty()) run.journal.note(note);
   json::Value record = run_record(s, run.memory.plan, run.device);
+  add_hosts(run.host_comm.progress().hosts(), record);
   add_stages(s.model_spec.store.stages, run.memory.stages, record);
   if (s.model_spec.config.experts)
     record.as_object().set("experts", std::ranges::count_if(s.table, [](const model::Parameter& p) {
                              return p.slot == model::Slot::experts_down && p.role == model::ParameterRole::linear;
                            }));
-  if (!s.changes.empty()) {
-    json::Array changed;
-    for (const settings::SettingChange& c : s.changes)
-      changed.push_back(json::object({{"name", c.name}, {"old", c.old}, {"new", c.value}}));
-    record.as_object().set("changed", std::move(changed));
-  }
   run.journal.emit(record);
 }
 

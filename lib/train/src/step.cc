@@ -267,6 +267,8 @@ model::Batch MicroBatches::batch(const Context& ctx, device::PooledMemory& memor
 StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const data::Sampler& sampler,
                     MicroBatches& batches, const Position& position, const gemm::Count& planned) {
   const auto start = Clock::now();
+  const watchdog::ProgressTable& progress = env.host_comm.progress();
+  const double waited = progress.waited_seconds();
   const comm::Mesh& mesh = env.model.store.mesh();
   const comm::SentBytes sent = mesh.traffic().sent();
   StepResult r;
@@ -315,6 +317,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   r.gemms = sum_over_ranks(env.host_comm, computed.gemms);
   r.bubble = measured_bubble(env, computed.times);
   r.seconds = seconds_since(start);
+  r.busy_seconds = r.seconds - (progress.waited_seconds() - waited);
   return r;
 }
 

@@ -90,11 +90,18 @@ std::string ProgressTable::text_of(std::size_t group, std::int64_t number, const
 void ProgressTable::begin_wait(std::size_t group, std::int64_t number, const char* name) {
   const std::lock_guard lock(mutex_);
   pending_ = PendingCollective{groups_.at(group).key, number, name, ++last_wait_id_};
+  wait_begun_ = Clock::now();
 }
 
 void ProgressTable::end_wait() {
   const std::lock_guard lock(mutex_);
   pending_.reset();
+  waited_ += seconds_since(wait_begun_);
+}
+
+double ProgressTable::waited_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return waited_;
 }
 
 void ProgressTable::begin_local_work() {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp8/log/settings.h"
@@ -58,6 +59,9 @@ struct Run {
   std::vector<Settings> settings{};    ///< one per change, increasing by `step`; empty when the log has no config
   std::multimap<std::int64_t, Evaluation> evaluations{};  ///< by the number of the preceding step
   std::multimap<std::int64_t, Save> checkpoints{};        ///< by the number of the step
+  std::int64_t start = 0;  ///< number of the first step after the newest run record; 0 if it is the first
+  std::vector<std::pair<std::string, std::string>> hosts{};  ///< machines of the newest start, each with its ranks as
+                                                             ///< "0-3,8"; empty if it has one
   std::vector<std::int64_t> restarts{};  ///< number of the first step after each restart, but for a planned phase
   std::optional<std::int64_t> planned_steps{};  ///< steps of the whole run, from the last run record that has them
   std::int64_t warnings = 0;                    ///< number of warning records

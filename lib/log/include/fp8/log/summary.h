@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp8/base/slow_rank.h"
 #include "fp8/json/value.h"
 #include "fp8/log/run.h"
 
@@ -46,9 +47,10 @@ struct Summary {
   std::string recipe{};                           ///< recipe of the last step; empty for other precisions than FP8
   std::optional<bool> emulated{};                 ///< whether the last step was emulated
   std::string mesh{};                             ///< ranks along the dimensions at the last start, see Settings::mesh
-  std::string documents{};  ///< joined or separate, at the last start; empty when the log lacks it
-  std::string adapters{};   ///< settings of LoRA at the last start; empty without
-  std::string delayed{};    ///< history, algorithm and margin of recipe delayed, if used last
+  std::string documents{};              ///< joined or separate, at the last start; empty when the log lacks it
+  std::string adapters{};               ///< settings of LoRA at the last start; empty without
+  std::string delayed{};                ///< history, algorithm and margin of recipe delayed, if used last
+  std::optional<SlowRank> slow_rank{};  ///< see find_slow_rank()
   std::vector<std::pair<std::int64_t, Phase>> phases{};    ///< number of the first step, and the phase
   std::vector<std::pair<std::int64_t, Change>> changes{};  ///< number of the first step with it, and the change
   std::int64_t skipped = 0;                                ///< steps whose update was skipped
@@ -66,6 +68,11 @@ std::vector<std::string> summary_metrics();
 
 /// Length of the last part of a run with `n` records: n / 10, at least 50, at most n / 2; all rounded up.
 std::size_t last_part(std::size_t n);
+
+/// The rank for which the others wait, in a run that was read with summary_metrics(): of the last 50 records since the
+/// newest start, of which at least 8 name a rank, nine in ten name the same one, with a median lag of 5 % or more,
+/// which is the lag of the result.
+std::optional<SlowRank> find_slow_rank(const Run& run);
 
 /// Summarizes a run that was read with summary_metrics(). Where the path is the folder of a run, best_checkpoint is one
 /// of the checkpoints in it, else one of those in the log.

@@ -32,6 +32,7 @@ struct StepResult {
   std::optional<double> bubble{};  ///< share of the passes in which ranks wait for other stages, if it was measured
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
   double seconds = 0, data_seconds = 0;
+  double busy_seconds = 0;  ///< part of `seconds` in which this rank waited for no other, on a CPU; 0 if `masked`
 };
 
 /// Scalars of a step in the memory of the device that computes it. The host reads them once, at the end of the step, so

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "fp8/base/clock.h"
+
 namespace fp8::watchdog {
 
 /// A collective that this rank has reached and that has not ended. A message between two ranks is a collective of the
@@ -68,6 +70,8 @@ class ProgressTable {
   /// This rank begins to wait for a collective that it has reached; see ScopedWait.
   void begin_wait(std::size_t group, std::int64_t number, const char* name);
   void end_wait();
+  /// Seconds of all waits between begin_wait() and end_wait().
+  double waited_seconds() const;
   /// LocalWork begins or ends; may be nested.
   void begin_local_work();
   void end_local_work();
@@ -129,6 +133,8 @@ class ProgressTable {
   std::vector<Group> groups_;
   std::optional<PendingCollective> pending_;
   std::uint64_t last_wait_id_ = 0;
+  Clock::time_point wait_begun_{};
+  double waited_ = 0;  // seconds, see waited_seconds()
   int local_work_ = 0;
   const WatchedWork* work_ = nullptr;
   std::int64_t step_ = -1;
