@@ -1,91 +1,59 @@
 #!/bin/sh
-# Copies of sharded parameters (--dp-replicate): numbers of one rank, checkpoints that any mesh reads, and gradients that travel in bf16.
+# Meshes of replicas (--dp-replicate) and of ranks that divide linears (--tp) that do not fit, and the size of the checkpoint of replicas.
+# equal.t compares numbers, and tp.t has checkpoints.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 export OMP_NUM_THREADS=1
+mixture
 
-# mesh RANKS REPLICAS LOG FLAGS: trains four steps of 24 sequences in the folder run.LOG
-mesh() {
-  n=$1 replicas=$2 log=$3
-  shift 3
-  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size $((24 / n / ${parts:-1})) --steps 4 --lr 1e-3 --out "run.$log" --dp-replicate "$replicas" -q "$@" >"$log" 2>err </dev/null
+# bytes REPLICAS: the bytes of all files of a checkpoint of four ranks
+bytes() {
+  mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 1 --out run.$1 --dp-replicate $1 -q >log 2>err </dev/null
+  grep -o '"bytes":[0-9]*' run.$1/step-00000001/manifest.json | awk -F: '{ sum += $2 } END { print sum }'
 }
+is "each row is written once: the files of two copies are as large as those of one" \
+  "$(awk -v a="$(bytes 1)" -v b="$(bytes 2)" 'BEGIN { d = b / a - 1; print (d <= 0.02 && d >= -0.02) }')" 1
 
-# sizes RUN: the bytes of all files of its last checkpoint
-sizes() { grep -o '"bytes":[0-9]*' "$1/step-00000004/manifest.json" | awk -F: '{ sum += $2 } END { print sum }'; }
-# close A B TOLERANCE: whether two numbers have a relative difference of at most TOLERANCE
-close() { awk -v a="$1" -v b="$2" -v tol="$3" 'BEGIN { d = a / b - 1; exit !(d <= tol && d >= -tol) }'; }
-
-# --- fp32: losses, norm and gradients of one rank, on up to eight ranks
-mesh 1 1 one --precision fp32 --gradients one.safetensors
-for shape in 2.2 4.2 4.4 6.3 8.1 8.2 8.4 8.8; do
-  case $shape in 4.* | 8.4 | 8.8) long || continue ;; esac
-  ranks=${shape%.*} replicas=${shape#*.}
-  mesh $ranks $replicas m$shape --precision fp32 --gradients $shape.safetensors
-  near "$ranks ranks, $replicas copies: the losses are those of one rank" m$shape one 1e-6
-  ok "$ranks ranks, $replicas copies: the gradients are those of one rank" fp8-info one.safetensors --diff $shape.safetensors --bound 1e-5
-  ok "$ranks ranks, $replicas copies: the norm is that of one rank" close "$(norm m$shape)" "$(norm one)" 1e-6
-done
-mesh 1 1 adapters --precision fp32 --lora-rank 4 --gradients adapters.safetensors
-for way in "long: one 3 --zero 1 --grad-accumulation 3" "one 1 --zero 2 --recompute full" "adapters 3 --lora-rank 4 --zero 2 --grad-accumulation 3 --recompute selective"; do
-  chosen "$way" || continue
-  set -- $way
-  reference=$1 parts=$2
-  shift 2
-  mesh 8 2 mixed --precision fp32 --gradients way.safetensors -f "$@"
-  near "8 ranks, 2 copies, $*: the losses are those of one rank" mixed $reference 1e-6
-  ok "8 ranks, 2 copies, $*: the gradients are those of one rank" fp8-info $reference.safetensors --diff way.safetensors --bound 1e-5
-  parts=1
-  rm -rf run.mixed
-done
-says "the run record has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":1,"tp":1\}' head -1 m8.2
-says "the checkpoint has the mesh" '"mesh":\{"dp_replicate":2,"dp_shard":4,"pp":1,"ep":1,"tp":1\}' head -1 run.m8.2/step-00000004/manifest.json
-ok "the checkpoint verifies" fp8-info --verify run.m8.2/step-00000004
-ok "each row is written once: the files of two copies are as large as those of one" close "$(sizes run.m8.2)" "$(sizes run.m8.1)" 0.02
-
-fp8-convert run.m8.2 --merge -o merged.h5 -q >out 2>err
-ok "the files merge into one" fp8-info run.m8.2 --diff merged.h5
-cp -r run.m8.2 damaged
-printf x | dd of=damaged/step-00000004/rank-00005-of-00008.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
-says "a damaged file of a copy is named" "^fp8-info: damaged/step-00000004/rank-00005-of-00008.h5: " fp8-info --verify damaged/step-00000004
-
-# --- every recipe, kind of save and adapter trains on copies; a run resumes on other meshes with the same numbers
-for way in "--recipe tensorwise --async-save --save-every 1" "--recipe delayed --amax-history 3 --grad-accumulation 2 --paranoid 1" "long: --recipe rowwise --zero 1 --grad-accumulation 2" \
-  "--recipe current --lora-rank 4 --zero 2 --paranoid 2" "long: --recipe tensorwise --no-fp8-all-gather --recompute full"; do
-  chosen "$way" || continue
-  rm -rf run.copies run.shards
-  mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 3 --lr 1e-3 --out run.copies --dp-replicate 2 -q --precision fp8 $way >copies 2>err </dev/null
-  result $? "$way: trains on two copies"
-  mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 3 --lr 1e-3 --out run.shards -q --precision fp8 $way >shards 2>err </dev/null
-  near "$way: the losses are those of four shards" copies shards 1e-3
-done
-all="m.h5 --data d.h5 --seq-length 8 --precision fp32 --lr 1e-3 --steps 6 -q"
-fp8-step $all --batch-size 24 --out whole >whole.log 2>err
-at=0
-for shape in 4.2 2.2 6.3 1.1 4.4 3.1; do
-  at=$((at + 1))
-  mpirun -n ${shape%.*} fp8-step $all --batch-size $((24 / ${shape%.*})) --dp-replicate ${shape#*.} --out moving --until-step $at --keep 1 --async-save >>moving.log 2>err </dev/null || break
-done
-near "a run that changes its mesh has the losses of one rank" moving.log whole.log 1e-6
-
-# --- gradients that travel in bf16
-mesh 6 3 narrow --precision fp32 --reduce-dtype bf16 --gradients narrow.safetensors
-near "--reduce-dtype bf16: the losses are near those of f32" narrow one 1e-3
-ok "--reduce-dtype bf16: gradients are rounded" fp8-info one.safetensors --diff narrow.safetensors --bound 0.01
-status "--reduce-dtype bf16: they are not those of f32" 1 fp8-info one.safetensors --diff narrow.safetensors --bound 1e-5
-
-# --- arrangements that do not fit
-while IFS=: read -r flags fitting; do
-  mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 16 --steps 1 --out refused -q $flags >out 2>refusal </dev/null
-  is "3 ranks with $flags end with status 2" $? 2
-  is "3 ranks with $flags: one line says why, and what fits" "$(grep '^fp8-step' refusal)" "fp8-step: $fitting"
+# A line has the number of ranks, the flags, and the message.
+fp8-init tiny --set num_key_value_heads=4 --set intermediate_size=512 -o blocks.h5 -q >out 2>err &&
+  fp8-quantize blocks.h5 -o codes.h5 --scaling block -q >out 2>err
+fp8-quantize m.h5 -o small.h5 --scaling block -q >out 2>err
+result $? "models with FP8 codes are made"
+while IFS='|' read -r n flags expected; do
+  mpirun -n "$n" fp8-step --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --out refused -q $flags >out 2>refusal </dev/null
+  is "$n ranks with $flags: status 2" $? 2
+  is "$n ranks with $flags: one line says why" "$(grep '^fp8-step' refusal)" "fp8-step: $expected"
 done <<'END'
---dp-replicate 2:--dp-replicate 2: does not make 3 ranks; 2 or 4 ranks fit
---dp-shard 2:--dp-replicate 1 times --dp-shard 2: does not make 3 ranks; 2 ranks fit
---dp-shard 1:--dp-replicate 1 times --dp-shard 1: does not make 3 ranks; 1 rank fits
---dp-replicate 3 --dp-shard 2:--dp-replicate 3 times --dp-shard 2: does not make 3 ranks; 6 ranks fit
---dp-replicate 4:--dp-replicate 4: does not make 3 ranks; 4 ranks fit
+3|m.h5 --dp-replicate 2|--dp-replicate 2: does not make 3 ranks; 2 or 4 ranks fit
+3|m.h5 --dp-shard 2|--dp-replicate 1 times --dp-shard 2: does not make 3 ranks; 2 ranks fit
+3|m.h5 --dp-shard 1|--dp-replicate 1 times --dp-shard 1: does not make 3 ranks; 1 rank fits
+3|m.h5 --dp-replicate 3 --dp-shard 2|--dp-replicate 3 times --dp-shard 2: does not make 3 ranks; 6 ranks fit
+3|m.h5 --dp-replicate 4|--dp-replicate 4: does not make 3 ranks; 4 ranks fit
+1|m.h5 --tp 2|--tp 2: does not make 1 rank; start several ranks, as with mpirun -n 2 fp8-step
+3|m.h5 --tp 2|--tp 2: does not make 3 ranks; 2 or 4 ranks fit
+2|m.h5 --tp 2 --dp-replicate 2|--dp-replicate 2 times --tp 2: does not make 2 ranks; 4 ranks fit
+2|m.h5 --tp 2 --dp-shard 2|--dp-shard 2 times --tp 2: does not make 2 ranks; 4 ranks fit
+3|m.h5 --tp 3|--tp 3: the model has 4 heads, which it does not divide; --tp 1 fits
+6|m.h5 --tp 6|--tp 6: the model has 4 heads, which it does not divide; --tp 2 fits
+4|m.h5 --tp 3 --dp-shard 1|--tp 3: the model has 4 heads, which it does not divide; --tp 4 fits
+8|m.h5 --tp 8|--tp 8: the model has 4 heads, which it does not divide; --tp 4 fits
+2|x.h5 --tp 2 --ep 3|--ep 3: does not divide 2, the number of ranks that share a copy of the parameters; --ep 2 fits
+4|m.h5 --tp 4 --batch-size 1 --seq-length 2|--tp 4: the smallest pass has 2 tokens, and each rank needs one; --tp 2 fits
 END
+# blocks NAME FLAGS REASON: blocks that two ranks divide are refused
+blocks() {
+  mpirun -n 2 fp8-step $2 --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --tp 2 --out refused -q >out 2>refusal </dev/null
+  is "$1" "$? $(grep '^fp8-step' refusal)" "2 fp8-step: --tp 2: $3; --tp 1 fits"
+}
+blocks "a block of 128 columns of codes on several ranks" "codes.h5 --lora-rank 4" \
+  "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
+blocks "a block of 128 rows of codes on several ranks" "small.h5 --lora-rank 4" \
+  "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
+mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8 \
+  --out refused -q >out 2>refusal </dev/null
+is "statistics of blocks on several ranks" "$? $(grep '^fp8-step' refusal)" \
+  "2 fp8-step: --tp 4: blocks of 32 elements of model.layers.0.self_attn.q_proj.weight are on several ranks, so that there are no statistics of \
+them; --tp 1 fits"
 ok "nothing is written then" test ! -e refused
 done_testing

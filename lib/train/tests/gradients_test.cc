@@ -1,11 +1,15 @@
-// The file of --gradients: names, values before clipping, metadata, and starts of a run that skip, mask or resume.
+// The file of --gradients: names, values before clipping, metadata, and starts of a run that skip, mask or resume; and
+// the gradients of transformers.
 #include "fp8/train/gradients.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "fp8/convert/convert.h"
 #include "fp8/data/tokens.h"
+#include "fp8/h5/reader.h"
+#include "fp8/hf/folder.h"
 #include "fp8/hf/safetensors.h"
 #include "run_fixture.h"
 
@@ -67,6 +71,46 @@ TEST_F(Gradients, HaveTheNamesAndShapesOfTheModel) {
     const hf::TensorInfo* t = file.find(p.name);
     ASSERT_NE(t, nullptr) << p.name;
     EXPECT_EQ(t->shape, p.shape) << p.name;
+  }
+}
+
+// Models of tests/golden/models, within the bounds of its README for float32.
+TEST_F(Gradients, AreThoseOfTransformers) {
+  config_.precision.precision = settings::Precision::fp32, config_.precision.execution.activation = DType::f32;
+  config_.steps = 1, config_.sampler = data::SamplerKind::sequential;
+  for (const char* name : {"llama3", "llama-tied", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const std::string golden = std::string("tests/golden/models/") + name;
+    const h5::Reader expected(golden + "/expected.h5");
+    config_.seq_length = expected.at("tokens").shape.at(1);
+    for (std::string* path : {&config_.model, &config_.data, &config_.out, &config_.gradients}) *path = at(name);
+    config_.model += ".h5", config_.data += "-data.h5", config_.gradients += ".safetensors";
+    (void)convert::convert(golden + "/hf", config_.model, {});
+    data::TokenInfo info;
+    info.vocab_size = 256, info.sequence_length = config_.seq_length;
+    data::TokenWriter writer(config_.data, info, false);
+    const auto tokens = expected.read_as<std::int32_t>("tokens");
+    for (auto i = tokens.begin(); i != tokens.end(); i += config_.seq_length) {
+      writer.append(std::vector<std::uint32_t>(i, i + config_.seq_length));
+      writer.end_document();
+    }
+    (void)writer.finish();
+    EXPECT_EQ(go(), Exit::done);
+    EXPECT_NEAR(std::stod(metadata("loss")), expected.read_as<double>("loss").at(0), 5e-6);
+    EXPECT_NEAR(std::stod(metadata("grad_norm")) / expected.read_as<double>("grad_norm").at(0), 1, 1e-6);
+    const hf::SafetensorsFile file(config_.gradients);
+    for (const hf::TensorInfo& t : file.tensors()) {
+      std::vector<float> values(static_cast<std::size_t>(t.elements()));
+      file.read_rows_f32(t, 0, t.shape[0], values);
+      const auto wanted = expected.read_as<float>("grad/" + t.name);
+      double difference = 0, size = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        difference += std::pow(static_cast<double>(values[i]) - static_cast<double>(wanted.at(i)), 2);
+        size += std::pow(static_cast<double>(wanted[i]), 2);
+      }
+      EXPECT_LE(std::sqrt(difference / size), 2e-5) << t.name;
+    }
+    EXPECT_EQ(file.tensors().size(), model::parameter_table(hf::Folder(golden + "/hf").config()).size());
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include "fp8/model/presets.h"
 #include "fp8/train/plan.h"
-#include "gradient_files.h"
 #include "plan_cases.h"
+#include "run_files.h"
 
 namespace fp8::train {
 namespace {

@@ -6,10 +6,12 @@
 
 #include "fp8/model/presets.h"
 #include "fp8_files.h"
-#include "gradient_files.h"
+#include "run_files.h"
 
 namespace fp8::train {
 namespace {
+
+constexpr std::int64_t kLength = 8, kGlobalBatch = 24;
 
 using Sent = std::map<std::string, std::int64_t>;
 
@@ -179,23 +181,22 @@ constexpr std::array<Way, 23> kWays{{
 
 TEST(Traffic, IsThatOfTheFormulas) {
   const std::array<hf::ModelConfig, 2> models{model_of(false), model_of(true)};
-  const std::array<GradientFiles, 2> files{GradientFiles(models[0]), GradientFiles(models[1])};
+  const std::array<RunFiles, 2> files{RunFiles(models[0]), RunFiles(models[1])};
   for (std::size_t i = 0; i < kWays.size(); ++i) {
     const Way& way = kWays.at(i);
     if (way.ranks != world().size()) continue;
-    RunConfig c = files.at(way.experts ? 1 : 0).config(std::to_string(i));
-    c.gradients.clear();
-    c.steps = 2;
+    settings::RunConfig c = files.at(way.experts ? 1 : 0).config(std::to_string(i));
+    c.seq_length = kLength, c.steps = 2, c.save_every = 2;
     c.tp = way.tp, c.pp = way.stages, c.dp_replicate = way.replicas, c.ep = way.ep, c.zero = way.zero,
     c.reduce = way.reduce;
     c.grad_accumulation = way.accumulation;
     c.batch_size = kGlobalBatch / (way.ranks / way.tp / way.stages) / way.accumulation;
     const std::string precision = way.precision;
-    if (precision != "fp32") {
-      c.precision.execution.activation = DType::bf16;
-      c.precision.precision = precision == "bf16" ? settings::Precision::bf16 : settings::Precision::fp8;
-      if (precision != "bf16") c.precision.recipe = precision;
-    }
+    c.precision.execution.activation = precision == "fp32" ? DType::f32 : DType::bf16;
+    c.precision.precision = precision == "fp32"   ? settings::Precision::fp32
+                            : precision == "bf16" ? settings::Precision::bf16
+                                                  : settings::Precision::fp8;
+    if (c.precision.precision == settings::Precision::fp8) c.precision.recipe = precision;
     ASSERT_EQ(run(c, world(), {}), Exit::done);
     if (world().rank() != 0) continue;
     SCOPED_TRACE("way " + std::to_string(i));

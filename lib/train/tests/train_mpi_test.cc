@@ -4,53 +4,15 @@
 #include <optional>
 
 #include "../../comm/tests/forwarding.h"
-#include "../../comm/tests/mpi_main.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/convert/convert.h"
 #include "fp8/h5/reader.h"
-#include "fp8/model/initialize.h"
 #include "fp8/state/saver.h"
 #include "fp8/train/evaluate.h"
-#include "fp8/train/run.h"
-#include "small_model.h"
+#include "run_files.h"
 
 namespace fp8::train {
 namespace {
-
-using namespace test;
-using dtype::DType;
-
-comm::Communicator& world() { return *comm::world(); }
-
-/// A model and data for runs of all ranks.
-class RunFiles {
- public:
-  RunFiles() {
-    comm::agree(world(), [&] {
-      if (world().rank() != 0) return;
-      shards_.emplace();
-      write_tokens(shards_->path() + "/data.h5", 1000, 64);
-      (void)model::initialize(small_model(), shards_->path() + "/m.h5", {});
-    });
-    folder_ = world().all_gather(shards_ ? shards_->path() : "")[0];
-  }
-  ~RunFiles() { world().barrier(); }
-  RunFiles(const RunFiles&) = delete;
-  RunFiles& operator=(const RunFiles&) = delete;
-  /// Five steps, each saved.
-  settings::RunConfig config(const std::string& out) const {
-    settings::RunConfig c;
-    c.model = folder_ + "/m.h5", c.data = folder_ + "/data.h5", c.out = folder_ + "/" + out;
-    c.seq_length = 8, c.batch_size = 2, c.steps = 5, c.schedule.lr = 1e-3;
-    c.save_every = 1;
-    c.flags = json::object({});
-    return c;
-  }
-
- private:
-  std::optional<test::TemporaryFolder> shards_;  // folder of rank 0
-  std::string folder_;
-};
 
 /// A communicator with a faulty rank: results of its first collectives after flip() or poison() are damaged. Several
 /// all-gathers are damaged, since a batch reads only some rows of the embedding.
