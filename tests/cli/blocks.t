@@ -23,7 +23,8 @@ for ranks in 2 4 7; do
   is "$ranks: with the bytes of the run that had rows" "$(diff -r run/step-00000004 rows-run/step-00000004 && echo equal)" equal
   mv run boxes-$ranks
 done
-is "two dimensions are split" "$(grep -c '"blocks":\[\[0,\[0,0\],\[[0-9]*,[0-9]*\]\],\[1,\[0,[1-9]' boxes-4/step-00000002/manifest.json | sed 's/[1-9][0-9]*/many/')" many
+is "two dimensions are split" \
+  "$(grep -c '"blocks":\[\[0,\[0,0\],\[[0-9]*,[0-9]*\]\],\[1,\[0,[1-9]' boxes-4/step-00000002/manifest.json | sed 's/[1-9][0-9]*/many/')" many
 
 while read -r name reason; do
   mkdir "$name" && cp "$SRC/tests/fuzz/corpus/manifest/boxes-$name.json" "$name/manifest.json"
@@ -60,6 +61,7 @@ fp8-step --data d.h5 --out x --steps 1
 TABLE
 fp8-resume run-1 --print >out 2>err
 is "a run of version 1 has no checkpoint to resume from" "$? $(tail -1 err)" \
-  "1 fp8-resume: run-1: no checkpoint to resume from; the newest: run-1/step-00000001/manifest.json: version 1 of the checkpoint format is not known (2 is)"
+  "1 fp8-resume: run-1: no checkpoint to resume from; the newest: run-1/step-00000001/manifest.json: version 1 of the checkpoint format is not \
+known (2 is)"
 is "the refused commands leave no file" "$(ls -d x x.h5 2>/dev/null)" ""
 done_testing

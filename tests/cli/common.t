@@ -65,5 +65,6 @@ for tool in $tools; do
   done
 done
 ok "fp8-init --verbose succeeds" sh -c 'fp8-init tiny -o model.h5 -v 2>usage'
-says "--verbose prints time, memory and versions last" '^fp8-init: [0-9.e-]+ s, peak memory [0-9.]+ [KMG]iB; fp8-init .*HDF5 .*, (avx2|avx512|avx512_bf16|generic)$' tail -n 1 usage
+says "--verbose prints time, memory and versions last" \
+  '^fp8-init: [0-9.e-]+ s, peak memory [0-9.]+ [KMG]iB; fp8-init .*HDF5 .*, (avx2|avx512|avx512_bf16|generic)$' tail -n 1 usage
 done_testing

@@ -7,11 +7,15 @@ golden=$SRC/tests/golden/tokenizers
 llama3=$golden/llama3
 
 printf '{"text": "Hello"}\n{"text": ""}\n' >x.jsonl
-is "--encode prints ids with special tokens" "$(fp8-tokenize --tokenizer "$llama3" --encode <x.jsonl)" "$(printf '{"ids":[2000,39,415,78]}\n{"ids":[2000]}')"
-is "--encode --no-special prints ids without special tokens" "$(fp8-tokenize --tokenizer "$llama3" --encode --no-special <x.jsonl)" "$(printf '{"ids":[39,415,78]}\n{"ids":[]}')"
+is "--encode prints ids with special tokens" "$(fp8-tokenize --tokenizer "$llama3" --encode <x.jsonl)" \
+  "$(printf '{"ids":[2000,39,415,78]}\n{"ids":[2000]}')"
+is "--encode --no-special prints ids without special tokens" "$(fp8-tokenize --tokenizer "$llama3" --encode --no-special <x.jsonl)" \
+  "$(printf '{"ids":[39,415,78]}\n{"ids":[]}')"
 is "--encode reads a file" "$(fp8-tokenize x.jsonl --tokenizer "$llama3/tokenizer.json" --encode | tail -n 1)" '{"ids":[2000]}'
-is "--decode prints text with special tokens" "$(echo '{"ids":[2000,39,415,78]}' | fp8-tokenize --tokenizer "$llama3" --decode)" '{"text":"<|begin_of_text|>Hello"}'
-is "--decode --skip-special prints text without special tokens" "$(echo '{"ids":[2000,39,415,78]}' | fp8-tokenize --tokenizer "$llama3" --decode --skip-special)" '{"text":"Hello"}'
+is "--decode prints text with special tokens" \
+  "$(echo '{"ids":[2000,39,415,78]}' | fp8-tokenize --tokenizer "$llama3" --decode)" '{"text":"<|begin_of_text|>Hello"}'
+is "--decode --skip-special prints text without special tokens" \
+  "$(echo '{"ids":[2000,39,415,78]}' | fp8-tokenize --tokenizer "$llama3" --decode --skip-special)" '{"text":"Hello"}'
 for kind in gpt2 llama2 llama2-metaspace llama3 qwen2; do
   fp8-tokenize "$golden/$kind/cases.jsonl" --tokenizer "$golden/$kind" --encode --no-special >ids.jsonl
   python3 - "$golden/$kind/cases.jsonl" ids.jsonl <<'EOF'
@@ -32,18 +36,20 @@ open("play.jsonl", "w").writelines(json.dumps({"text": d}) + "\n" for d in text.
 EOF
 for kind in llama3 llama2; do
   fp8-tokenize whole.jsonl --tokenizer "$golden/$kind" --encode >whole.ids
-  says "$kind: a text encoded by several threads has the tokens of --encode" "\"tokens\":$(tr -cd , <whole.ids | wc -c | awk '{print $1 + 1}'),\"documents\":1" \
-    fp8-tokenize play.txt --tokenizer "$golden/$kind" -o "$kind.h5" --json
+  says "$kind: a text encoded by several threads has the tokens of --encode" "\"tokens\":$(tr -cd , <whole.ids | wc -c |
+    awk '{print $1 + 1}'),\"documents\":1" fp8-tokenize play.txt --tokenizer "$golden/$kind" -o "$kind.h5" --json
   ok "$kind: the text is encoded on one processor" taskset -c 0 fp8-tokenize play.txt --tokenizer "$golden/$kind" -o one.h5 -f
   ok "$kind: both files are equal" cmp "$kind.h5" one.h5
   fp8-tokenize play.jsonl --tokenizer "$golden/$kind" --encode >many.ids
-  says "$kind: a file of documents has the tokens of --encode" "\"tokens\":$(awk '{n += gsub(/,/, ",") + 1} END {print n}' many.ids),\"documents\":$(wc -l <many.ids)" \
+  says "$kind: a file of documents has the tokens of --encode" "\"tokens\":$(awk \
+    '{n += gsub(/,/, ",") + 1} END {print n}' many.ids),\"documents\":$(wc -l <many.ids)" \
     fp8-tokenize play.jsonl --tokenizer "$golden/$kind" -o many.h5 -f --json
 done
 is "the token file records the tokenizer" "$(fp8-info llama3.h5 --json | grep -cE '"tokenizer(_id)?":"[0-9a-f]{32}"')" 1
 says "the default vocabulary is that of the tokenizer" '"vocab_size":2009' fp8-tokenize x.jsonl --tokenizer "$llama3" -o v.h5 --json
 says "a larger --vocab-size is accepted" '"vocab_size":4096' fp8-tokenize x.jsonl --tokenizer "$llama3" --vocab-size 4096 -o v.h5 -f --json
-says "a --vocab-size below the largest id is refused" 'not below the vocabulary size 100 \(use --vocab-size\)$' fp8-tokenize x.jsonl --tokenizer "$llama3" --vocab-size 100 -o w.h5
+says "a --vocab-size below the largest id is refused" 'not below the vocabulary size 100 \(use --vocab-size\)$' fp8-tokenize x.jsonl \
+  --tokenizer "$llama3" --vocab-size 100 -o w.h5
 says "--eos appends its id to each document" '"tokens":4,' fp8-tokenize x.jsonl --tokenizer "$llama3" --no-special --eos 2001 -o e.h5 --json
 is "a refused command leaves no file" "$(find . -name '*w.h5*')" ""
 
@@ -54,12 +60,14 @@ says "text that is not UTF-8 is refused" '^fp8-tokenize: latin1.txt: byte 3 is n
   fp8-tokenize latin1.txt --from text --tokenizer "$llama3" -o y.h5
 says "a missing tokenizer is refused" '^fp8-tokenize: gone.json: .*No such file' fp8-tokenize x.jsonl --tokenizer gone.json -o y.h5
 echo '{"model":{"type":"Unigram"}}' >unigram.json
-says "an unsupported tokenizer model is refused" '^fp8-tokenize: unigram.json: model: "Unigram" is not supported$' fp8-tokenize x.jsonl --tokenizer unigram.json --encode
+says "an unsupported tokenizer model is refused" '^fp8-tokenize: unigram.json: model: "Unigram" is not supported$' fp8-tokenize x.jsonl \
+  --tokenizer unigram.json --encode
 status "an unsupported tokenizer model gives status 2" 2 fp8-tokenize x.jsonl --tokenizer unigram.json -o y.h5
 says "--encode without --tokenizer is refused" '^fp8-tokenize: --tokenizer: needed' fp8-tokenize x.jsonl --encode
 says "--encode with --decode is refused" '^fp8-tokenize: --encode: not with --decode$' fp8-tokenize x.jsonl --tokenizer "$llama3" --encode --decode
 says "--encode with -o is refused" '^fp8-tokenize: --output: not with' fp8-tokenize x.jsonl --tokenizer "$llama3" --encode -o y.h5
-says "a record without text is refused" '^fp8-tokenize: empty.jsonl: line 1: "text" is missing$' fp8-tokenize empty.jsonl --tokenizer "$llama3" --encode
+says "a record without text is refused" '^fp8-tokenize: empty.jsonl: line 1: "text" is missing$' fp8-tokenize empty.jsonl --tokenizer "$llama3" \
+  --encode
 { echo '{"text":"one"}' && echo '{}' && echo '{"text":"three"}'; } >second.jsonl
 status "an error in the second record gives status 2" 2 fp8-tokenize second.jsonl --tokenizer "$llama3" --encode
 is "the lines before it are printed" "$(grep -c '^{"ids":' out) $(cat err)" '1 fp8-tokenize: second.jsonl: line 2: "text" is missing'

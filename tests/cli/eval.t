@@ -8,15 +8,19 @@ data="--data d.h5 --seq-length 32"
 # eval_ WORDS: the records without their times
 eval_() { fp8-eval "$@" | sed 's/,"time":"[^"]*"}$/}/'; }
 
-ok "a run to evaluate" fp8-step m.h5 --data d.h5 --out run --steps 20 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 --eval-data d.h5 --eval-every 20
+ok "a run to evaluate" fp8-step m.h5 --data d.h5 --out run --steps 20 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 --eval-data d.h5 \
+  --eval-every 20
 cp out run.log
 eval_ run/step-00000020 $data --precision fp32 >whole 2>err
 result $? "fp8-eval evaluates a checkpoint"
 is "it prints one record and no message" "$(wc -l <whole)$(cat err)" 1
-says "the record has all documented fields" '^\{"type":"eval","tokens":3968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu","documents":"joined","checkpoint":"[^"]+"\}$' cat whole
+says "the record has all documented fields" \
+  '^\{"type":"eval","tokens":3968,"loss":[0-9.]+,"perplexity":[0-9.]+,"precision":"fp32","recipe":null,"emulated":false,"attention":"cpu",'\
+'"documents":"joined","checkpoint":"[^"]+"\}$' cat whole
 loss=$(field loss whole)
 is "the perplexity is exp(loss)" "$(field perplexity whole | awk -v l="$loss" '{ d = $1 / exp(l) - 1; print (d < 1e-12 && d > -1e-12) }')" 1
-is "the loss is equal to the evaluation of the run" "$(field loss run.log | tail -1 | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+is "the loss is equal to the evaluation of the run" \
+  "$(field loss run.log | tail -1 | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 fp8-eval m.h5 $data --precision fp32 >fresh 2>err
 is "the loss is lower than that of the initial model" "$(field loss fresh | awk -v l="$loss" '{ print (l < $1 - 1) }')" 1
 is "the loss of an initial model is near ln 256" "$(field loss fresh | awk '{ print ($1 > 5.4 && $1 < 5.7) }')" 1
@@ -27,10 +31,14 @@ result $? "--per-token succeeds"
 is "--per-token prints a record per sequence, then the total" "$(grep -c '^{"type":"sequence"' each) $(tail -1 each)" "124 $(cat whole)"
 is "the sequences are in order" "$(field index each)" "$(seq 0 123)"
 is "each record has one loss per token" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | awk -F, '{ print NF }' | sort -u)" 32
-is "the mean of the token losses is the loss" "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | tr ',' '\n' | awk -v l="$loss" '{ s += $1 } END { d = s / NR / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+is "the mean of the token losses is the loss" \
+  "$(sed -n 's/.*"losses":\[\(.*\)\]}/\1/p' each | tr ',' '\n' |
+  awk -v l="$loss" '{ s += $1 } END { d = s / NR / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
 for b in 1 7 1000; do
   eval_ run/step-00000020 $data --precision fp32 --per-token --batch-size $b >other 2>err
-  is "--batch-size $b gives the same losses" "$(paste -d' ' other each | sed 's/[^0-9.e+-]\{1,\}/ /g' | awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
+  is "--batch-size $b gives the same losses" \
+    "$(paste -d' ' other each | sed 's/[^0-9.e+-]\{1,\}/ /g' |
+    awk '{ n = NF / 2; for (i = 1; i <= n; i++) { d = $i - $(i + n); if (d > 1e-5 || d < -1e-5) bad = 1 } } END { print bad + 0 }')" 0
 done
 fp8-eval run/step-00000020 --data d.h5 --precision fp32 >long 2>err
 is "the default sequence length is the context of the model" "$(field tokens long)" 3968
@@ -38,19 +46,25 @@ fp8-eval run/step-00000020 --data d.h5 --precision fp32 --seq-length 2100 --per-
 is "a sequence of 2100 is evaluated; the rest of the data is dropped" "$(wc -l <one) $(field tokens one)" "2 2100"
 
 # --- precisions
-for way in bf16 fp8 "fp8 --recipe rowwise" "fp8 --recipe rowwise_with_gw_hp" "fp8 --recipe current" "fp8 --recipe delayed" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --activations f32" "fp8 --fp8-lm-head" "fp8 --filter *down*"; do
+for way in bf16 fp8 "fp8 --recipe rowwise" "fp8 --recipe rowwise_with_gw_hp" "fp8 --recipe current" "fp8 --recipe delayed" "fp8 --recipe blockwise" \
+  "fp8 --recipe mxfp8" "fp8 --activations f32" "fp8 --fp8-lm-head" "fp8 --filter *down*"; do
   fp8-eval run/step-00000020 $data --precision $way >scored 2>err
-  is "$way: the loss is near that of fp32" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
+  is "$way: the loss is near that of fp32" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" \
+    "0 1"
 done
 for accumulate in hopper ada; do
   fp8-eval run/step-00000020 $data --precision fp8 --accumulate $accumulate >scored 2>err
-  is "FP8 with --accumulate $accumulate: the loss is near that of fp32" "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
+  is "FP8 with --accumulate $accumulate: the loss is near that of fp32" \
+    "$? $(field loss scored | awk -v l="$loss" '{ d = $1 - l; print (d < 0.02 && d > -0.02 && d != 0) }')" "0 1"
   says "the record states --accumulate $accumulate" "\"emulated\":true,\"accumulate\":\"$accumulate\"," cat scored
   cp scored $accumulate.scored
 done
 [ "$(field loss hopper.scored)" != "$(field loss ada.scored)" ]
 result $? "the losses of hopper and ada differ"
-says "the record states precision, recipe and emulation" '"precision":"fp8","recipe":"tensorwise","emulated":true,"attention":"cpu","fp8_gemms":[1-9][0-9]*,"fp8_flop_share":0\.[0-9]+,"fp8_flop_share_total":0\.[0-9]+,"documents":"joined","checkpoint":"run/step-00000020","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data --precision fp8
+says "the record states precision, recipe and emulation" \
+  '"precision":"fp8","recipe":"tensorwise","emulated":true,"attention":"cpu","fp8_gemms":[1-9][0-9]*,"fp8_flop_share":0\.[0-9]+,'\
+'"fp8_flop_share_total":0\.[0-9]+,"documents":"joined","checkpoint":"run/step-00000020","time":"20[0-9TZ:.-]*"\}$' fp8-eval run/step-00000020 $data \
+--precision fp8
 status "FP8 in backward alone gives status 3" 3 fp8-eval run/step-00000020 $data --precision fp8 --fp8-gemms dgrad,wgrad
 is "with the reason" "$(cat err)" "fp8-eval: --fp8-gemms: under recipe tensorwise no GEMM of a forward pass runs in FP8; use --precision bf16"
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >out 2>err
@@ -64,22 +78,27 @@ eval_ run/step-00000020 $data --precision fp8 --recipe "$(echo $recipes | tr ' '
 is "a list of recipes gives the record of each" "$(cat listed)" "$(cat each)"
 is "a table on standard error compares them with the first" "$(awk '{ print $1, NF }' err | tr '\n' ',')" "recipe 5,tensorwise 3,rowwise 4,delayed 4,"
 is "its figures are those of the records" "$(awk 'NR > 1 { print $2 }' err | tr '\n' ' ')" "$(field loss each | awk '{ printf "%.6g ", $1 }')"
-is "the differences too" "$(awk 'NR > 2 { print $3 }' err | tr '\n' ' ')" "$(field loss each | awk 'NR == 1 { a = $1 } NR > 1 { printf "%s%.3g ", ($1 > a ? "+" : ""), $1 - a }')"
+is "the differences too" "$(awk 'NR > 2 { print $3 }' err | tr '\n' ' ')" \
+  "$(field loss each | awk 'NR == 1 { a = $1 } NR > 1 { printf "%s%.3g ", ($1 > a ? "+" : ""), $1 - a }')"
 is "-q prints no table" "$(eval_ run/step-00000020 $data --precision fp8 --recipe tensorwise,rowwise -q 2>&1 >out)" ""
 is "one recipe has none" "$(eval_ run/step-00000020 $data --precision fp8 --recipe rowwise 2>&1 >out)" ""
 eval_ run/step-00000020 $data -q >plain 2>err
 eval_ run/step-00000020 $data --precision fp8 --recipe bf16,all >all 2>err
 is "bf16 in the list is that precision" "$(head -1 all)" "$(cat plain)"
-is "all stands for every recipe" "$(field recipe all | tr -d '"' | tr '\n' ' ')" "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 "
+is "all stands for every recipe" "$(field recipe all | tr -d '"' | tr '\n' ' ')" \
+  "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 "
 is "the table has the differences from bf16" "$(head -1 err | tr -s ' ') $(wc -l <err)" "recipe loss from bf16 perplexity 9"
-is "on a terminal it follows the lines" "$(on_terminal "fp8-eval run/step-00000020 $data --precision fp8 --recipe bf16,rowwise" | tr -d '\r' | grep -c -e 'evaluation  loss' -e '^recipe ' -e '^bf16 ' -e '^rowwise ')" 5
+is "on a terminal it follows the lines" \
+  "$(on_terminal "fp8-eval run/step-00000020 $data --precision fp8 --recipe bf16,rowwise" | tr -d '\r' |
+  grep -c -e 'evaluation  loss' -e '^recipe ' -e '^bf16 ' -e '^rowwise ')" 5
 for flags in "--recipe tensorwise,rowwise --rowwise-single-copy" "--recipe rowwise,current --fuse-projections"; do
   ok "$flags: a flag of some of the recipes" fp8-eval run/step-00000020 $data --precision fp8 $flags
 done
 is "applies to those" "$(grep -c fuse_projections out) $(grep fuse_projections out | grep -c '"recipe":"current"')" "1 1"
 is "a recipe that is given twice is computed once" "$(fp8-eval run/step-00000020 $data --precision fp8 --recipe rowwise,rowwise -q | wc -l)" 1
 fp8-quantize run/step-00000020 --scaling row -o codes.h5 >out 2>err
-says "codes have one recipe of all" '^fp8-eval: --recipe all: uses rowwise alone, to which the FP8 codes of codes.h5 belong' fp8-eval codes.h5 $data --recipe all
+says "codes have one recipe of all" '^fp8-eval: --recipe all: uses rowwise alone, to which the FP8 codes of codes.h5 belong' fp8-eval codes.h5 $data \
+  --recipe all
 
 # --- errors
 bad() { # NAME REGEX WORDS...
@@ -96,7 +115,8 @@ bad "a missing checkpoint is refused" 'none.h5: No such file' none.h5 $data
 bad "a token file as checkpoint is refused" 'd.h5: a token file, not a checkpoint' d.h5 $data
 bad "a checkpoint as data is refused" 'm.h5: a checkpoint, not a token file' m.h5 --data m.h5
 bad "a Hugging Face folder is refused" '.*llama3/hf: a Hugging Face folder' "$SRC/tests/golden/models/llama3/hf" $data
-says "a length beyond the context has a note" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-eval m.h5 --data d.h5 --seq-length 200
+says "a length beyond the context has a note" '--seq-length: 200 tokens are more than the model'"'"'s context of 128' fp8-eval m.h5 --data d.h5 \
+  --seq-length 200
 bad "a sequence longer than the data is refused" 'd.h5: 4000 tokens are too few' m.h5 --data d.h5 --seq-length 4000
 bad "--batch-size 0 is refused" '--batch-size: 0 is below 1' m.h5 $data --batch-size 0
 bad "a batch of too many tokens is refused" '--batch-size: ' m.h5 $data --batch-size 99999999999999
@@ -106,7 +126,8 @@ bad "--accumulate without FP8 is refused" '--accumulate: hopper needs --precisio
 bad "--accumulate of an unknown chip is refused" "--accumulate: 'volta' is not one of" m.h5 $data --accumulate volta
 bad "recipes without FP8 are refused" '--recipe: needs --precision fp8; it is bf16' m.h5 $data --recipe tensorwise,rowwise
 bad "bf16 alone is no list" '--recipe: bf16: is to be compared' m.h5 $data --precision fp8 --recipe bf16
-bad "a flag that no recipe of the list has" '--rowwise-single-copy: needs' m.h5 $data --precision fp8 --recipe tensorwise,current --rowwise-single-copy
+bad "a flag that no recipe of the list has" '--rowwise-single-copy: needs' m.h5 $data --precision fp8 --recipe tensorwise,current \
+  --rowwise-single-copy
 bad "an unknown recipe is refused" "--recipe: 'columnwise' is not one of" m.h5 $data --recipe columnwise
 fp8-tokenize text.txt --vocab-size 300 -o d300.h5 >out 2>err
 bad "a vocabulary larger than the model's is refused" "d300.h5: made with a vocabulary of 300, the model's has 256" m.h5 --data d300.h5
@@ -127,16 +148,26 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
   fp8-init $preset -o moe.h5 -f >out 2>err
   loss=$(fp8-eval moe.h5 $data --precision fp32 -q | field loss /dev/stdin)
   for b in 1 7 1000; do
-    is "$preset: batches of $b give the loss" "$(fp8-eval moe.h5 $data --batch-size $b --precision fp32 -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+    is "$preset: batches of $b give the loss" \
+      "$(fp8-eval moe.h5 $data --batch-size $b --precision fp32 -q | field loss /dev/stdin |
+      awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
   done
-  is "$preset: so do two ranks" "$(mpirun -n 2 fp8-eval moe.h5 $data --batch-size 7 --precision fp32 -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
+  is "$preset: so do two ranks" \
+    "$(mpirun -n 2 fp8-eval moe.h5 $data --batch-size 7 --precision fp32 -q | field loss /dev/stdin |
+    awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
   eval_ moe.h5 $data --recipe all --precision fp8 -q >every
-  is "$preset: every recipe runs in FP8, with a loss of its own that is near" "$? $(wc -l <every) $(field loss every | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.01 && d > -0.01) }' | sort -u) $(field fp8_flop_share every | awk '{ print ($1 > 0.8) }' | sort -u)" "0 7 1 1"
+  is "$preset: every recipe runs in FP8, with a loss of its own that is near" \
+    "$? $(wc -l <every) $(field loss every | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.01 && d > -0.01) }' |
+    sort -u) $(field fp8_flop_share every | awk '{ print ($1 > 0.8) }' | sort -u)" "0 7 1 1"
   # Documents as sequences of their own, whose padding goes to no expert: as if each were alone.
   printf '{"text":"First Citizen: speak."}\n{"text":"All"}\n{"text":"We are accounted poor citizens"}\n' >texts.jsonl
   fp8-tokenize texts.jsonl -o documents.h5 -f >out 2>err
   fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 3 --precision fp8 --recipe delayed -q --per-token >together
-  is "$preset: padding changes no loss" "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 3 --precision fp32 -q | field loss /dev/stdin | cut -c1-7) $(grep -c sequence together)" "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 1 --precision fp32 -q | field loss /dev/stdin | cut -c1-7) 3"
+  is "$preset: padding changes no loss" \
+    "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 3 --precision fp32 -q | field loss /dev/stdin |
+    cut -c1-7) $(grep -c sequence together)" \
+      "$(fp8-eval moe.h5 --data documents.h5 --documents separate --seq-length 32 --batch-size 1 --precision fp32 -q | field loss /dev/stdin |
+      cut -c1-7) 3"
 done
 
 done_testing

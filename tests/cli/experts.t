@@ -23,8 +23,10 @@ ok "the models are equal" fp8-info mixtral.h5 --diff old.h5
 for format in fp8 compressed-tensors; do
   ok "$format is written" fp8-export mixtral.h5 -q --any-server --format $format -o $format
   ok "routers are excluded by name" grep -q '"model.layers.1.block_sparse_moe.gate"' $format/config.json
-  says "codes of experts are kept" '^model.layers.0.block_sparse_moe.experts.0.w3.weight +96x64 +(block|row) +fp8 +yes$' fp8-convert $format -o $format.h5
-  ok "another export has the same files" sh -c "fp8-export $format.h5 -q --any-server --format $format -o $format-again && diff -r $format $format-again"
+  says "codes of experts are kept" '^model.layers.0.block_sparse_moe.experts.0.w3.weight +96x64 +(block|row) +fp8 +yes$' \
+    fp8-convert $format -o $format.h5
+  ok "another export has the same files" \
+    sh -c "fp8-export $format.h5 -q --any-server --format $format -o $format-again && diff -r $format $format-again"
   ok "codes are dequantized" fp8-convert $format --dequantize -o values.h5 -f
 done
 # A router in FP8: its bf16 values become codes of 1 with a scale, and no list names it.
@@ -51,17 +53,23 @@ for key in ("modules_to_not_convert", "ignored_layers"):
 json.dump(config, open(folder + "/config.json", "w"))
 END
 status "codes of a router are refused" 2 fp8-convert routed -o x.h5
-is "and named" "$(cat err)" "fp8-convert: routed: holds FP8 codes, which are kept; those of model.layers.1.block_sparse_moe.gate.weight are of no linear of a layer (use --dequantize)"
+is "and named" "$(cat err)" \
+  "fp8-convert: routed: holds FP8 codes, which are kept; those of model.layers.1.block_sparse_moe.gate.weight are of no linear of a layer (use \
+--dequantize)"
 ok "they are dequantized" fp8-convert routed --dequantize -q -o routed.h5
-says "small blocks are named in one line" 'model.layers.\{0-1\}.block_sparse_moe.experts.\{0-3\}.w1.weight \[96, 64\].* do not consist of whole blocks' \
+says "small blocks are named in one line" \
+  'model.layers.\{0-1\}.block_sparse_moe.experts.\{0-3\}.w1.weight \[96, 64\].* do not consist of whole blocks' \
   fp8-export mixtral.h5 --format fp8 -o x
 says "quantized experts are listed" '^model.layers.0.block_sparse_moe.experts.2.w1.weight ' fp8-quantize mixtral.h5 -o q.h5 --scaling row
 ok "and dequantized" fp8-quantize q.h5 --dequantize -o d.h5
 
 ok "a preset of Qwen3-MoE makes a model" fp8-init qwen3-moe-tiny -o qwen.h5
 says "dense layers are counted" 'feed-forward 192, vocabulary 256; 3 of 8 experts of width 48 in 2 of 3 layers$' fp8-info qwen.h5
-ok "it goes to a folder and back" sh -c 'fp8-export qwen.h5 -q -o qwen && fp8-convert qwen -o back.h5 && fp8-convert qwen.h5 --dtype bf16 -o bf16.h5 && fp8-info back.h5 --diff bf16.h5'
-is "the folder has the keys of the family" "$(grep -cE '"(num_experts|num_experts_per_tok|moe_intermediate_size|norm_topk_prob|decoder_sparse_step|mlp_only_layers)"' qwen/config.json)" 6
+ok "it goes to a folder and back" \
+  sh -c 'fp8-export qwen.h5 -q -o qwen && fp8-convert qwen -o back.h5 && fp8-convert qwen.h5 --dtype bf16 -o bf16.h5 && fp8-info back.h5 '\
+'--diff bf16.h5'
+is "the folder has the keys of the family" \
+  "$(grep -cE '"(num_experts|num_experts_per_tok|moe_intermediate_size|norm_topk_prob|decoder_sparse_step|mlp_only_layers)"' qwen/config.json)" 6
 fp8-init qwen3-moe-tiny --set moe_intermediate_size=40 -o odd.h5 >table
 says "widths of experts are padded" '^model.layers.2.mlp.experts.7.down_proj.weight +64x48 +64x40 +fp8 +yes$' fp8-convert odd.h5 --pad -o padded.h5
 ok "the padded model verifies" fp8-info padded.h5 --verify
@@ -75,15 +83,18 @@ refused "top k above the experts" "fp8-init: mixtral-tiny: num_experts_per_tok 5
 refused "a dense layer that is none" 'fp8-init: qwen3-moe-tiny: "mlp_only_layers" holds 3, not a layer from 0 to 2' \
   fp8-init qwen3-moe-tiny --set 'mlp_only_layers=[3]' -o x.h5
 echo '{"model_type":"qwen2_moe","shared_expert_intermediate_size":8}' >shared.json
-refused "a shared expert" 'fp8-init: shared.json: "shared_expert_intermediate_size": shared experts are not supported (those of mixtral and qwen3_moe are)' \
+refused "a shared expert" \
+  'fp8-init: shared.json: "shared_expert_intermediate_size": shared experts are not supported (those of mixtral and qwen3_moe are)' \
   fp8-init shared.json -o x.h5
 echo '{"model_type":"deepseek_v3"}' >shared.json
 refused "DeepSeek" 'fp8-init: shared.json: model_type "deepseek_v3": shared experts are not supported (those of mixtral and qwen3_moe are)' \
   fp8-init shared.json -o x.h5
 sed -i '/num_experts_per_tok/d; s/"output_router_logits": false/"output_router_logits": true/' hf/config.json
 ok "a folder without the number of experts of a token is converted" fp8-convert hf -n -o x.h5
-is "notes name the default, and the loss that transformers adds" "$(grep config.json err)" "fp8-convert: hf/config.json: lacks keys, defaults of mixtral are used: num_experts_per_tok 2
-fp8-convert: hf/config.json: with output_router_logits transformers adds its balancing loss in training, with coefficient 0.001; fp8-step adds one of the same size with --aux-loss 0.001"
+is "notes name the default, and the loss that transformers adds" "$(grep config.json err)" \
+  "fp8-convert: hf/config.json: lacks keys, defaults of mixtral are used: num_experts_per_tok 2
+fp8-convert: hf/config.json: with output_router_logits transformers adds its balancing loss in training, with coefficient 0.001; fp8-step adds one \
+of the same size with --aux-loss 0.001"
 sed -i 's/experts\.3\.w2/experts.9.w2/' hf/model.safetensors
 refused "a missing expert" "fp8-convert: hf: missing tensors: model.layers.0.block_sparse_moe.experts.3.w2.weight; unexpected tensors: \
 model.layers.0.block_sparse_moe.experts.9.w2.weight" fp8-convert hf -o x.h5

@@ -65,9 +65,11 @@ ok "fp8-eval run@best on two ranks" mpirun -n 2 fp8-eval run@best --data d.h5 --
 cp -r run hurt
 printf x | dd of=hurt/step-00000006/rank-00000-of-00001.h5 bs=1 seek=5000 conv=notrunc 2>err
 passed="hurt/step-00000006: damaged, trying an older one: "
-for command in "fp8-info hurt" "fp8-info m.h5 --diff hurt" "fp8-info m.h5 --diff hurt --bound 1" "fp8-export hurt -o x -f" "fp8-convert hurt --weights-only -o c.h5 -f" \
+for command in "fp8-info hurt" "fp8-info m.h5 --diff hurt" "fp8-info m.h5 --diff hurt --bound 1" \
+  "fp8-export hurt -o x -f" "fp8-convert hurt --weights-only -o c.h5 -f" \
   "fp8-quantize hurt -o q.h5 --scaling row -f" "fp8-eval hurt --data d.h5 --seq-length 32" \
-  "fp8-generate hurt --ids 5,6 --greedy --max-tokens 1" "fp8-inspect hurt --data d.h5 --seq-length 32" "fp8-step hurt --data d.h5 --seq-length 32 --steps 1 --out new -q"; do
+  "fp8-generate hurt --ids 5,6 --greedy --max-tokens 1" "fp8-inspect hurt --data d.h5 --seq-length 32" \
+  "fp8-step hurt --data d.h5 --seq-length 32 --steps 1 --out new -q"; do
   rm -rf new
   says "$command says that it passed over the newest" "^${command%% *}: $passed" $command
 done

@@ -17,13 +17,17 @@ fixed="--ids 5,6,7 --greedy --max-tokens 60 --ignore-end --precision fp32"
 for m in llama3 llama-tied qwen2 qwen3; do
   ok "$m: token ids" gen $m.h5 $fixed --json
   cp out $m.out
-  is "$m: a record for each token and one at the end" "$(grep -c '^{"type":"token","prompt":0,"index":[0-9]*,"id":[0-9]*,"logprob":-[0-9.e-]*}$' out) $(wc -l <out)" "60 61"
-  is "$m: the last record has the new tokens" "$(tail -n 1 out | sed 's/.*"ids":\[\(.*\)\]}/\1/' | tr ',' '\n')" "$(sed -n 's/.*"id":\([0-9]*\),.*/\1/p' out)"
-  says "$m: it has the documented fields" '^\{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":60,"end":"max_tokens","ids":\[[0-9,]*\]\}$' tail -n 1 $m.out
+  is "$m: a record for each token and one at the end" \
+    "$(grep -c '^{"type":"token","prompt":0,"index":[0-9]*,"id":[0-9]*,"logprob":-[0-9.e-]*}$' out) $(wc -l <out)" "60 61"
+  is "$m: the last record has the new tokens" "$(tail -n 1 out | sed 's/.*"ids":\[\(.*\)\]}/\1/' | tr ',' '\n')" \
+    "$(sed -n 's/.*"id":\([0-9]*\),.*/\1/p' out)"
+  says "$m: it has the documented fields" '^\{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":60,"end":"max_tokens","ids":\[[0-9,]*\]\}$' \
+    tail -n 1 $m.out
   OMP_NUM_THREADS=2 fp8-generate $m.h5 $fixed --json >two 2>err
   ok "$m: two threads give the same bytes" cmp two $m.out
 done
-for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --recipe current" "fp8 --recipe rowwise_with_gw_hp"; do
+for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --recipe current" \
+  "fp8 --recipe rowwise_with_gw_hp"; do
   # shellcheck disable=SC2086
   OMP_NUM_THREADS=1 fp8-generate llama3.h5 --ids 5,6,7 --seed 3 --max-tokens 40 --precision $p --json >one 2>err
   is "$p: tokens are drawn" "$? $(wc -l <one)" "0 41"
@@ -31,7 +35,9 @@ for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp
   OMP_NUM_THREADS=3 fp8-generate llama3.h5 --ids 5,6,7 --seed 3 --max-tokens 40 --precision $p --json >three 2>err
   ok "$p: three threads give the same bytes" cmp one three
 done
-is "another prompt, the same continuation: the cache is equal to a longer prompt" "$(ids llama3.h5 --ids "5,6,7,$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 9 --ignore-end --precision fp32 | tr -d '[]')" --greedy --max-tokens 20 --ignore-end --precision fp32 | tr -d '[]')" \
+is "another prompt, the same continuation: the cache is equal to a longer prompt" \
+  "$(ids llama3.h5 --ids "5,6,7,$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 9 --ignore-end --precision fp32 | tr -d '[]')" --greedy \
+  --max-tokens 20 --ignore-end --precision fp32 | tr -d '[]')" \
   "$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 29 --ignore-end --precision fp32 | tr -d '[]' | cut -d, -f10-)"
 
 # --- sampling
@@ -53,7 +59,8 @@ is "it has 20 characters and a newline" "$(wc -m <out)" 21
 cp out greedy
 is "its tokenizer is recorded" "$(fp8-generate run/step-00000030 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
 is "the prompt may be standard input" "$(printf 'the ' | fp8-generate run - --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
-is "a record may name the checkpoint" "$(echo '{"type":"checkpoint","path":"run/step-00000030"}' | fp8-generate - 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
+is "a record may name the checkpoint" \
+  "$(echo '{"type":"checkpoint","path":"run/step-00000030"}' | fp8-generate - 'the ' --greedy --max-tokens 20 --precision fp32)" "$(cat greedy)"
 fp8-generate run 'the ' --max-tokens 200 --seed 2 --temperature 3 >wild 2>err
 ok "text is valid UTF-8" iconv -f UTF-8 -t UTF-8 wild
 on_terminal fp8-generate run --ids 116,104,101,32 --max-tokens 200 --seed 2 --temperature 3 >shown
@@ -68,12 +75,15 @@ import json, sys
 records = [json.loads(line) for line in sys.stdin]
 print("".join(r["text"] for r in records[:-1]) == records[-1]["text"], records[-1]["text"] + "\n" == open("wild").read())')" "True True"
 stop=$(cut -c 8-10 greedy | head -n 1)
-is "--stop ends the text" "$(fp8-generate run 'the ' --greedy --max-tokens 20 --precision fp32 --stop nowhere --stop "$stop" --json | tail -n 1 | grep -c '"end":"stop"')" 1
+is "--stop ends the text" \
+  "$(fp8-generate run 'the ' --greedy --max-tokens 20 --precision fp32 --stop nowhere --stop "$stop" --json | tail -n 1 | grep -c '"end":"stop"')" 1
 printf '%s\n' '{"text":"the "}' '{"ids":[116,104,101,32]}' >prompts.jsonl
 is "several prompts" "$(fp8-generate run --input prompts.jsonl --greedy --max-tokens 20 --precision fp32)" "$(cat greedy greedy)"
 is "several prompts on standard input" "$(fp8-generate run --input - --greedy --max-tokens 20 --precision fp32 <prompts.jsonl)" "$(cat greedy greedy)"
-is "they are numbered" "$(fp8-generate run --input prompts.jsonl --max-tokens 2 --json | sed -n 's/.*generation","prompt":\([0-9]*\).*/\1/p' | tr '\n' ' ')" "0 1 "
-says "-v prints the speed" '^fp8-generate: prompt of 4 tokens in [0-9.e-]* s, 5 new tokens, [0-9.e+]* tokens/s, [0-9.e-]* GB/s of weights$' gen run 'the ' --max-tokens 5 -v
+is "they are numbered" \
+  "$(fp8-generate run --input prompts.jsonl --max-tokens 2 --json | sed -n 's/.*generation","prompt":\([0-9]*\).*/\1/p' | tr '\n' ' ')" "0 1 "
+says "-v prints the speed" '^fp8-generate: prompt of 4 tokens in [0-9.e-]* s, 5 new tokens, [0-9.e+]* tokens/s, [0-9.e-]* GB/s of weights$' gen run \
+  'the ' --max-tokens 5 -v
 
 # --- a tokenizer and a template in the checkpoint
 cp -r "$golden/llama3/hf" hf && chmod -R u+w hf
@@ -86,24 +96,32 @@ config["vocab_size"] = int(sys.argv[1])
 print(json.dumps(config))
 END
 fp8-init config.json -o chat.h5 >table 2>err
-says "a checkpoint without a tokenizer needs one for text" '^fp8-generate: chat.h5: has no tokenizer \(use --tokenizer FILE, or bytes\)$' gen chat.h5 hello
+says "a checkpoint without a tokenizer needs one for text" '^fp8-generate: chat.h5: has no tokenizer \(use --tokenizer FILE, or bytes\)$' gen \
+  chat.h5 hello
 ok "--tokenizer names one" gen chat.h5 hello --tokenizer hf --max-tokens 4
 ok "--template renders the prompt" gen chat.h5 hello --tokenizer hf --template llama3 --max-tokens 4 --json
 echo '{"messages":[{"role":"user","content":"hello"}]}' >chat.jsonl
-is "messages are the same prompt" "$(ids chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4)" "$(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
+is "messages are the same prompt" "$(ids chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4)" \
+  "$(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
 echo '{"messages":[{"role":"human","content":"hello"}]}' >role.jsonl
-says "an unknown role names those that are known" '^fp8-generate: role.jsonl: line 1: message 1: the role "human" is not known \(user, assistant and system are\)$' gen chat.h5 --input role.jsonl --tokenizer hf --template llama3
+says "an unknown role names those that are known" \
+  '^fp8-generate: role.jsonl: line 1: message 1: the role "human" is not known \(user, assistant and system are\)$' gen chat.h5 --input role.jsonl \
+  --tokenizer hf --template llama3
 fp8-generate chat.h5 --input chat.jsonl --tokenizer hf --template llama3 --max-tokens 4 --json >out 2>err
 is "its length is that of the tokenizer" "$(sed -n 's/.*"prompt_tokens":\([0-9]*\).*/\1/p' out)" \
-  "$(printf '%s\n' '{"text":"<|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}' | fp8-tokenize --tokenizer hf --encode | tr ',' '\n' | wc -l)"
+  "$(printf '%s\n' '{"text":"<|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}' |
+  fp8-tokenize --tokenizer hf --encode | tr ',' '\n' | wc -l)"
 
 # --- quantized checkpoints
 fp8-quantize llama3.h5 -o row.h5 --scaling row --power-of-2-scales >table 2>err
 fp8-quantize llama3.h5 -o row.back.h5 --scaling row >table 2>err
-is "codes are those of the recipe" "$(ids row.h5 --ids 5,6,7 --precision fp8 --seed 4)" "$(ids llama3.h5 --ids 5,6,7 --precision fp8 --recipe rowwise --seed 4)"
+is "codes are those of the recipe" "$(ids row.h5 --ids 5,6,7 --precision fp8 --seed 4)" \
+  "$(ids llama3.h5 --ids 5,6,7 --precision fp8 --recipe rowwise --seed 4)"
 fp8-quantize row.h5 -o dequantized.h5 --dequantize >table 2>err
-is "without FP8 codes are multiplied by their scales" "$(ids row.h5 --ids 5,6,7 --precision fp32 --seed 4)" "$(ids dequantized.h5 --ids 5,6,7 --precision fp32 --seed 4)"
-says "another recipe is refused" '^fp8-generate: --recipe: blockwise has other scales than the codes of row.h5, which are those of rowwise$' gen row.h5 --ids 5 --json --precision fp8 --recipe blockwise
+is "without FP8 codes are multiplied by their scales" "$(ids row.h5 --ids 5,6,7 --precision fp32 --seed 4)" \
+  "$(ids dequantized.h5 --ids 5,6,7 --precision fp32 --seed 4)"
+says "another recipe is refused" '^fp8-generate: --recipe: blockwise has other scales than the codes of row.h5, which are those of rowwise$' gen \
+  row.h5 --ids 5 --json --precision fp8 --recipe blockwise
 
 # --- log-probabilities against fp8-eval, with and without LoRA adapters
 # agree NAME CHECKPOINT: the log-probabilities of 29 greedy tokens after 4 are the losses that fp8-eval gives for them.
@@ -130,10 +148,12 @@ ok "adapters beside FP8" gen lora 'the ' --max-tokens 4 --precision fp8
 
 # --- mixtures of experts
 for preset in mixtral-tiny qwen3-moe-tiny; do
-  fp8-init $preset -o $preset.h5 >table 2>err && fp8-step $preset.h5 --data d.h5 --out run-$preset --steps 10 --seq-length 32 --batch-size 8 --lr 3e-3 --precision fp32 -q >log 2>err
+  fp8-init $preset -o $preset.h5 >table 2>err && fp8-step $preset.h5 --data d.h5 --out run-$preset --steps 10 --seq-length 32 --batch-size 8 \
+    --lr 3e-3 --precision fp32 -q >log 2>err
   result $? "$preset: a run"
   agree "$preset: log-probabilities with the cache are the losses of fp8-eval" run-$preset
-  fp8-step run-$preset/step-00000010 --data d.h5 --out lora-$preset --steps 5 --seq-length 32 --batch-size 8 --lr 1e-2 --precision fp32 --lora-rank 4 -q >log 2>err
+  fp8-step run-$preset/step-00000010 --data d.h5 --out lora-$preset --steps 5 --seq-length 32 --batch-size 8 --lr 1e-2 --precision fp32 \
+    --lora-rank 4 -q >log 2>err
   agree "$preset: with adapters on experts too" lora-$preset
   for p in "fp32" "bf16" "fp8" "fp8 --recipe rowwise" "fp8 --recipe blockwise" "fp8 --recipe mxfp8" "fp8 --recipe current"; do
     # shellcheck disable=SC2086
@@ -148,23 +168,30 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
   for scaling in tensor:tensorwise "row --power-of-2-scales:rowwise" "block --power-of-2-scales:blockwise" mx:mxfp8; do
     # shellcheck disable=SC2086
     fp8-quantize rounded.h5 -o codes.h5 --scaling ${scaling%:*} -f >table 2>err
-    is "$preset: codes of experts, --scaling ${scaling%:*}" "$? $(ids codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12)" "0 $(ids rounded.h5 --ids 5,6,7 --precision fp8 --recipe "${scaling#*:}" --seed 4 --max-tokens 12)"
+    is "$preset: codes of experts, --scaling ${scaling%:*}" "$? $(ids codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12)" \
+      "0 $(ids rounded.h5 --ids 5,6,7 --precision fp8 --recipe "${scaling#*:}" --seed 4 --max-tokens 12)"
     if [ "$scaling" = mx:mxfp8 ]; then # which fp8-eval does not take
       fp8-quantize codes.h5 --dequantize -o evaluated.h5 -f >table 2>err && set -- evaluated.h5 bf16
     else
       set -- codes.h5 fp8
     fi
-    is "$preset: whose loss is near that of bf16, --scaling ${scaling%:*}" "$(fp8-eval "$1" --data d.h5 --seq-length 32 --precision "$2" -q | field loss /dev/stdin | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.02 && d > -0.02) }')" 1
+    is "$preset: whose loss is near that of bf16, --scaling ${scaling%:*}" \
+      "$(fp8-eval "$1" --data d.h5 --seq-length 32 --precision "$2" -q | field loss /dev/stdin |
+      awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.02 && d > -0.02) }')" 1
   done
   for format in fp8 compressed-tensors; do
-    fp8-export run-$preset/step-00000010 -o $preset-$format --format $format --any-server -q >table 2>err && fp8-convert $preset-$format -o codes.h5 -f -q >table 2>err &&
+    fp8-export run-$preset/step-00000010 -o $preset-$format --format $format --any-server -q >table 2>err &&
+      fp8-convert $preset-$format -o codes.h5 -f -q >table 2>err &&
       fp8-quantize codes.h5 --dequantize -o values.h5 -f >table 2>err
     result $? "$preset: a folder that fp8-export wrote as $format"
-    is "$preset, $format: without FP8 its codes are multiplied by their scales" "$(ids codes.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)" "$(ids values.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)"
+    is "$preset, $format: without FP8 its codes are multiplied by their scales" \
+      "$(ids codes.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)" "$(ids values.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)"
     recipe=rowwise
     [ $format = fp8 ] && recipe=blockwise
     fp8-generate codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12 --json >out 2>err
-    is "$preset, $format: with FP8 it generates in the recipe of its codes" "$? $(wc -l <out) $(ids codes.h5 --ids 5,6,7 --precision fp8 --recipe $recipe --seed 4 --max-tokens 12)" "0 13 $(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
+    is "$preset, $format: with FP8 it generates in the recipe of its codes" \
+      "$? $(wc -l <out) $(ids codes.h5 --ids 5,6,7 --precision fp8 --recipe $recipe --seed 4 --max-tokens 12)" \
+      "0 13 $(tail -n 1 out | sed 's/.*"ids"://; s/}$//')"
   done
 done
 
@@ -179,7 +206,8 @@ result $? "a merged checkpoint"
 probable() { sed -n 's/.*"id":\([0-9]*\),.*"logprob":\([^}]*\)}/\1 \2/p'; }
 for precision in fp32 bf16 fp8 "fp8 --recipe rowwise"; do
   # shellcheck disable=SC2086
-  fp8-generate llama3.h5 --tokenizer bytes --lora "$adapter" --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision $precision >folder.out 2>err
+  fp8-generate llama3.h5 --tokenizer bytes --lora "$adapter" --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision $precision \
+    >folder.out 2>err
   # shellcheck disable=SC2086
   fp8-generate beside --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision $precision >stored.out 2>err
   is "--lora in $precision: the bytes of the LoRA checkpoint" "$(wc -l <folder.out) $(cmp folder.out stored.out && echo equal)" "61 equal"
@@ -189,7 +217,8 @@ fp8-generate llama3.h5 --lora "$adapter" $fixed --json | probable >folder.p
 # shellcheck disable=SC2086
 fp8-generate merged.h5 $fixed --json | probable >merged.p
 is "--lora: the ids of the merged checkpoint" "$(cut -d' ' -f1 folder.p)" "$(cut -d' ' -f1 merged.p)"
-is "--lora: its log-probabilities within 1e-5" "$(paste -d' ' folder.p merged.p | awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-5)) bad = 1 } END { print NR, bad + 0 }')" "60 0"
+is "--lora: its log-probabilities within 1e-5" \
+  "$(paste -d' ' folder.p merged.p | awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-5)) bad = 1 } END { print NR, bad + 0 }')" "60 0"
 [ "$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 60 --precision fp32)" != "$(tail -n 1 folder.out | sed 's/.*"ids"://; s/}$//')" ]
 result $? "--lora changes the tokens"
 # shellcheck disable=SC2086
@@ -197,15 +226,20 @@ OMP_NUM_THREADS=2 fp8-generate llama3.h5 --lora "$adapter" $fixed --json | proba
 ok "--lora: two threads give the same bytes" cmp two.p folder.p
 ok "--lora beside FP8 codes" gen row.h5 --lora "$adapter" --ids 5,6,7 --max-tokens 4 --json --precision fp8
 fp8-export beside --format peft -q -o exported >table 2>err
-is "--lora: a folder that fp8-export wrote" "$(fp8-generate llama3.h5 --tokenizer bytes --lora exported --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision fp8 --recipe rowwise | cmp - stored.out && echo equal)" equal
+is "--lora: a folder that fp8-export wrote" \
+  "$(fp8-generate llama3.h5 --tokenizer bytes --lora exported --ids 5,6,7 --greedy --max-tokens 60 --ignore-end --json --precision fp8 \
+  --recipe rowwise | cmp - stored.out && echo equal)" equal
 
 # --- ends and errors
-is "a text ends where the context is full" "$(fp8-generate llama3.h5 --ids 5,6,7 --ignore-end --max-tokens 1000 --json | tail -n 1 | sed 's/,"ids.*//')" '{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":125,"end":"context"'
+is "a text ends where the context is full" \
+  "$(fp8-generate llama3.h5 --ids 5,6,7 --ignore-end --max-tokens 1000 --json | tail -n 1 | sed 's/,"ids.*//')" \
+  '{"type":"generation","prompt":0,"prompt_tokens":3,"tokens":125,"end":"context"'
 first=$(ids llama3.h5 --ids 5,6,7 --greedy --max-tokens 1 | tr -d '[]')
 sed "s/\"eos_token_id\": *2/\"eos_token_id\": $first/" "$golden/llama3/hf/generation_config.json" >hf/generation_config.json
 cp "$golden/llama3/hf/config.json" hf/config.json && rm hf/tokenizer.json hf/tokenizer_config.json
 fp8-convert hf -o ends.h5 >table 2>err
-is "generation_config.json has the end token" "$(fp8-generate ends.h5 --ids 5,6,7 --greedy --json | tail -n 1)" "{\"type\":\"generation\",\"prompt\":0,\"prompt_tokens\":3,\"tokens\":1,\"end\":\"end_token\",\"ids\":[$first]}"
+is "generation_config.json has the end token" "$(fp8-generate ends.h5 --ids 5,6,7 --greedy --json | tail -n 1)" \
+  "{\"type\":\"generation\",\"prompt\":0,\"prompt_tokens\":3,\"tokens\":1,\"end\":\"end_token\",\"ids\":[$first]}"
 is "--ignore-end goes on" "$(fp8-generate ends.h5 --ids 5,6,7 --greedy --json --ignore-end --max-tokens 5 | wc -l)" 6
 refused() { # NAME PATTERN WORDS...
   name=$1 pattern=$2
@@ -234,14 +268,17 @@ echo '{"messages":[{"role":"user","content":"a"}]}' >bad.jsonl
 refused "messages without a template" 'bad.jsonl: line 1: the record is a conversation \(use --template' run --input bad.jsonl
 for pair in '"text":"a","ids":[97]' '"messages":[],"text":"a"' '"messages":[],"ids":[97]'; do
   echo "{$pair}" >bad.jsonl
-  refused "a record with two prompts: $pair" 'bad.jsonl: line 1: the record has both "[a-z]*" and "[a-z]*", of which one is a prompt$' run --input bad.jsonl
+  refused "a record with two prompts: $pair" 'bad.jsonl: line 1: the record has both "[a-z]*" and "[a-z]*", of which one is a prompt$' run \
+    --input bad.jsonl
 done
 echo '{"text":' >bad.jsonl
 refused "a record that is not JSON" 'bad.jsonl: line 1' run --input bad.jsonl
 cp llama3.h5 flipped.h5 && printf '\001' | dd of=flipped.h5 bs=1 seek=100000 conv=notrunc 2>/dev/null
 refused "a damaged checkpoint" 'flipped.h5: ' flipped.h5 --ids 5 --json
 refused "adapters beside adapters" 'lora/step-00000010: has adapters of rank 4 already, beside which no others are applied' lora --lora "$adapter" a
-refused "an adapter of another model" '.*adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight" is \[64, 8\], expected \[128, 8\]$' qwen3.h5 --lora "$adapter" --ids 5 --json
+refused "an adapter of another model" \
+  '.*adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight" is \[64, 8\], expected \[128, 8\]$' qwen3.h5 \
+  --lora "$adapter" --ids 5 --json
 refused "a folder without an adapter" 'hf/adapter_config.json: missing; not the folder of a PEFT adapter' llama3.h5 --lora hf --ids 5 --json
 refused "a missing adapter" 'none: not a folder' llama3.h5 --lora none --ids 5 --json
 fp8-init tiny --set hidden_size=72 --set head_dim=18 -o odd.h5 >table 2>err

@@ -89,5 +89,6 @@ refused "a nested template" 'template.json: .*nested deeper than 8' surrogate.js
 refused "an endless template" '/dev/zero: larger than' surrogate.jsonl --tokenizer "$llama3" --template /dev/zero
 refused "nested conversations" 'nested.jsonl: .*nested deeper than 64' nested.jsonl --from messages --tokenizer "$llama3" --template llama3
 refused "half a character" 'surrogate.jsonl: .*surrogate' surrogate.jsonl --from messages --tokenizer "$llama3" --template llama3
-refused "messages that are no list" 'object.jsonl: line 1: "messages" is not a list' object.jsonl --from messages --tokenizer "$llama3" --template llama3
+refused "messages that are no list" 'object.jsonl: line 1: "messages" is not a list' object.jsonl --from messages --tokenizer "$llama3" \
+  --template llama3
 done_testing

@@ -34,8 +34,10 @@ ok "a dry run writes no file" test ! -e demo.h5
 
 echo '{"model_type":"llama"}' >bare.json
 ok "a configuration without sizes is accepted" fp8-init bare.json --dry-run -o x.h5
-is "a message names the default values and the number of parameters" "$(cat err)" "fp8-init: bare.json: lacks keys, defaults of llama are used: vocab_size 32000, \
-hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32, hidden_act silu, rms_norm_eps 1e-06, rope_theta 10000, max_position_embeddings 2048, \
+is "a message names the default values and the number of parameters" "$(cat err)" \
+  "fp8-init: bare.json: lacks keys, defaults of llama are used: vocab_size 32000, \
+hidden_size 4096, intermediate_size 11008, num_hidden_layers 32, num_attention_heads 32, hidden_act silu, rms_norm_eps 1e-06, rope_theta 10000, \
+max_position_embeddings 2048, \
 tie_word_embeddings false, initializer_range 0.02, attention_bias false, mlp_bias false; the model has 6.74 G parameters"
 ok "a configuration without sizes is accepted with --quiet" fp8-init bare.json --dry-run -q -o x.h5
 is "--quiet prints no message" "$(cat err)" ""
@@ -46,27 +48,34 @@ is "presets give no message" "$(for p in "$SRC"/share/presets/*.json; do
 done)" ""
 python3 -c 'print("{\"model_type\":\"" + "m" * 1000000 + "\"}")' >long.json
 status "an unsupported model_type of 1 MB gives status 2" 2 fp8-init long.json -o x.h5
-is "the long name is shortened in the message" "$(cut -c 1-40 err) $(wc -l <err) $(($(wc -c <err) < 300))" 'fp8-init: long.json: model_type "mmmmmmm 1 1'
+is "the long name is shortened in the message" "$(cut -c 1-40 err) $(wc -l <err) $(($(wc -c <err) < 300))" \
+  'fp8-init: long.json: model_type "mmmmmmm 1 1'
 
 # --- --tokenizer
 words=$FP8_SHARE/tokenizers/shakespeare
 ok "--tokenizer bytes" fp8-init tiny --tokenizer bytes -o bytes.h5
 says "bytes are recorded" '^tokenizer +bytes$' fp8-info bytes.h5
 ok "a tokenizer does not change the weights" fp8-info bytes.h5 --diff s0.h5
-mkdir tokenizer && cp "$words/tokenizer.json" tokenizer && echo '{"eos_token":"<|endoftext|>"}' >tokenizer/tokenizer_config.json && echo '{}' >tokenizer/generation_config.json
+mkdir tokenizer && cp "$words/tokenizer.json" tokenizer && echo '{"eos_token":"<|endoftext|>"}' >tokenizer/tokenizer_config.json &&
+  echo '{}' >tokenizer/generation_config.json
 for from in tokenizer tokenizer/tokenizer.json; do
   ok "--tokenizer $from" fp8-init tiny --set vocab_size=1008 --tokenizer $from -o words.h5 -f
   says "$from: the tokenizer is stored" '^tokenizer +tokenizer.json' fp8-info words.h5
-  is "$from: the files that describe its use too, but none of a model" "$(fp8-info words.h5 --json | grep -o '"huggingface":\[[^]]*\]')" '"huggingface":["tokenizer_config.json"]'
+  is "$from: the files that describe its use too, but none of a model" "$(fp8-info words.h5 --json | grep -o '"huggingface":\[[^]]*\]')" \
+    '"huggingface":["tokenizer_config.json"]'
 done
-huge="--set num_hidden_layers=1000 --set intermediate_size=1048576 --set hidden_size=65536 --set num_attention_heads=64 --set num_key_value_heads=64 --set head_dim=1024"
+huge="--set num_hidden_layers=1000 --set intermediate_size=1048576 --set hidden_size=65536 --set num_attention_heads=64 --set \
+num_key_value_heads=64 --set head_dim=1024"
 # shellcheck disable=SC2086 # a list of words on purpose
 says "a dry run needs no space for the weights" '^x.h5: would hold 223 T parameters in 9003 tensors, 813 TiB$' fp8-init tiny $huge -o x.h5 -n
 # shellcheck disable=SC2086 # a list of words on purpose
 status "but writing them does" 2 fp8-init tiny $huge -o x.h5
-says "a vocabulary that is too small is refused" "^fp8-init: --tokenizer: tokenizer/tokenizer.json: has 1000 tokens, the model's vocabulary 256 \\(use --set vocab_size=1000\\)\$" fp8-init tiny --tokenizer tokenizer -o x.h5
+says "a vocabulary that is too small is refused" \
+  "^fp8-init: --tokenizer: tokenizer/tokenizer.json: has 1000 tokens, the model's vocabulary 256 \\(use --set vocab_size=1000\\)\$" fp8-init tiny \
+  --tokenizer tokenizer -o x.h5
 status "its status is 2" 2 fp8-init tiny --tokenizer tokenizer -o x.h5 -n
-says "bytes need 256 ids" "^fp8-init: --tokenizer: bytes: has 256 tokens, the model's vocabulary 100 " fp8-init tiny --set vocab_size=100 --tokenizer bytes -o x.h5
+says "bytes need 256 ids" "^fp8-init: --tokenizer: bytes: has 256 tokens, the model's vocabulary 100 " \
+  fp8-init tiny --set vocab_size=100 --tokenizer bytes -o x.h5
 echo '{"model":1}' >not.json
 says "a file that is no tokenizer is refused" '^fp8-init: not.json: ' fp8-init tiny --tokenizer not.json -o x.h5
 says "a missing tokenizer is refused" '^fp8-init: none: ' fp8-init tiny --tokenizer none -o x.h5
@@ -106,7 +115,8 @@ ended() {
 }
 big="--set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=8"
 # shellcheck disable=SC2086 # lists of words on purpose
-for words in "fp8-init tiny $big" "fp8-convert big.h5 --dtype bf16" "fp8-quantize big.h5 --scaling row" "fp8-export big.h5 -q" "fp8-tokenize endless"; do
+for words in "fp8-init tiny $big" "fp8-convert big.h5 --dtype bf16" "fp8-quantize big.h5 --scaling row" \
+  "fp8-export big.h5 -q" "fp8-tokenize endless"; do
   is "${words%% *} leaves nothing when TERM ends it" "$(ended TERM $words -o ended)" "143 "
   is "${words%% *} leaves nothing when HUP ends it" "$(ended HUP $words -o ended)" "129 "
 done

@@ -39,7 +39,8 @@ is "no file is writable by group or others" "$(find "$root" -perm /022 ! -type l
 cp "$SRC/share/presets/tiny.json" "$usr/share/fp8/presets/only-here.json"
 ok "the installed fp8-init finds the installed presets" env -u FP8_SHARE "$usr/bin/fp8-init" only-here -o model.h5
 ok "fp8-init makes the preset from the source tree" fp8-init tiny -o again.h5
-ok "the installed fp8-init finds the presets when called through a link" sh -c "cd / && ln -s '$usr/bin/fp8-init' '$work/link' && env -u FP8_SHARE '$work/link' only-here -n -o x.h5"
+ok "the installed fp8-init finds the presets when called through a link" \
+  sh -c "cd / && ln -s '$usr/bin/fp8-init' '$work/link' && env -u FP8_SHARE '$work/link' only-here -n -o x.h5"
 
 ok "make install STRIP=" make --no-print-directory -C "$SRC" install O="$O" PREFIX=/usr DESTDIR="$root" STRIP=
 for tool in $tools; do

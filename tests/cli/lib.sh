@@ -6,7 +6,8 @@
 #   is NAME GOT WANTED            passes if the two strings are equal
 #   long                          succeeds if FP8_LONG is set, as by make check-long; else counts a case that is left out, and fails
 #   chosen WORDS                  sets way to the words; those that begin with "long: " lose this mark and are chosen as long decides
-#   figures FILE EXPRESSION       prints the value of a Python expression over r, the list of the JSON records in a file. `answering` starts the Python that
+#   figures FILE EXPRESSION       prints the value of a Python expression over r, the list of the JSON records in a file.
+#   `answering` starts the Python that
 #                                 answers all questions, and has to come before
 #   sanitized                     succeeds if the programs have AddressSanitizer, which reserves more addresses than a limit of them leaves
 #   with_h5py                     prints the Python that has h5py, if there is one
@@ -19,7 +20,8 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_ov
 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
 CUDA_VISIBLE_DEVICES= # these tests expect the results of the CPU
 TERM=xterm            # on_terminal has a terminal that can draw a line again
-export TERM CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
+export TERM CUDA_VISIBLE_DEVICES OMP_WAIT_POLICY SRC BIN FP8_SHARE OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
+  OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle
 PATH=$BIN:$PATH
 count=0
 work=$(mktemp -d) || exit 2

@@ -14,7 +14,8 @@ below() { # NAME GOT LIMIT
 }
 
 # --- checkpoints of 177 MiB and 161 MiB with a largest tensor of 32 MiB
-size="--set hidden_size=1024 --set intermediate_size=2816 --set num_hidden_layers=3 --set vocab_size=8192 --set num_attention_heads=16 --set num_key_value_heads=16 --set head_dim=64"
+size="--set hidden_size=1024 --set intermediate_size=2816 --set num_hidden_layers=3 --set vocab_size=8192 --set num_attention_heads=16 --set \
+num_key_value_heads=16 --set head_dim=64"
 # shellcheck disable=SC2086 # words on purpose
 below "fp8-init needs at most its largest tensor and 100 MiB" "$(peak fp8-init tiny $size --set tie_word_embeddings=true -o m.h5)" 132
 ok "the checkpoint is larger than 180 MB" test "$(stat -c %s m.h5)" -gt 180000000
@@ -22,7 +23,8 @@ below "fp8-convert of a checkpoint needs at most its largest tensor and 100 MiB"
 rm m.h5
 python3 -c 'import json, struct
 f = 2816
-layer = {"input_layernorm": [1024], "post_attention_layernorm": [1024], "mlp.gate_proj": [f, 1024], "mlp.up_proj": [f, 1024], "mlp.down_proj": [1024, f]}
+layer = {"input_layernorm": [1024], "post_attention_layernorm": [1024], "mlp.gate_proj": [f, 1024],
+         "mlp.up_proj": [f, 1024], "mlp.down_proj": [1024, f]}
 layer |= {f"self_attn.{p}_proj": [1024, 1024] for p in "qkvo"}
 shapes = {"model.embed_tokens.weight": [8192, 1024], "model.norm.weight": [1024]}
 shapes |= {f"model.layers.{i}.{name}.weight": shape for i in range(6) for name, shape in layer.items()}
@@ -71,6 +73,8 @@ for precision in bf16 fp8; do
     head -1 log >$precision.$n
   done
 done
-kept=$(sed 's/.*"memory_plan":{\([^}]*\)}.*/\1/' bf16.1 | tr ',' '\n' | awk -F: '/master weights|moments|gradients|compute weights/ { sum += $2 } END { print sum }')
-is "master weights, moments, gradients and bf16 weights need 18 bytes per parameter" "$kept" "$((18 * $(sed 's/.*"parameters":\([0-9]*\),.*/\1/' bf16.1)))"
+kept=$(sed 's/.*"memory_plan":{\([^}]*\)}.*/\1/' bf16.1 | tr ',' '\n' |
+  awk -F: '/master weights|moments|gradients|compute weights/ { sum += $2 } END { print sum }')
+is "master weights, moments, gradients and bf16 weights need 18 bytes per parameter" "$kept" \
+  "$((18 * $(sed 's/.*"parameters":\([0-9]*\),.*/\1/' bf16.1)))"
 done_testing

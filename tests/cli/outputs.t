@@ -37,7 +37,8 @@ for tool in $(cd "$BIN" && ls fp8-*); do
   [ -n "$words" ]
   result $? "words_of has arguments for $tool"
   $tool $words >/dev/full 2>err </dev/null
-  is "$tool: a full standard output gives status 2 and one line" "$? $(wc -l <err) $(grep -c "^$tool: standard output: No space left on device" err)" "2 1 1"
+  is "$tool: a full standard output gives status 2 and one line" \
+    "$? $(wc -l <err) $(grep -c "^$tool: standard output: No space left on device" err)" "2 1 1"
   n=$((n + 1))
   mkfifo pipe
   : <pipe &

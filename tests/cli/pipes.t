@@ -25,7 +25,8 @@ is "fp8-info shows the newest checkpoint of the log" "$(grep -c '"path":"run/ste
 fp8-convert - --merge -o merged.h5 <log >out 2>err
 result $? "fp8-convert reads the checkpoint from a log"
 same_step "the merged checkpoint has equal weights and moments" merged.h5 run/step-00000002
-ok "a path with a space passes through a pipe" sh -c 'fp8-init tiny -o "with space.h5" | fp8-step - --data d.h5 --seq-length 16 --batch-size 2 --steps 1 --out "a run" -q'
+ok "a path with a space passes through a pipe" \
+  sh -c 'fp8-init tiny -o "with space.h5" | fp8-step - --data d.h5 --seq-length 16 --batch-size 2 --steps 1 --out "a run" -q'
 ok "fp8-eval reads a path with a space from a log" sh -c 'fp8-eval - --data d.h5 --seq-length 16 <"a run/log.jsonl"'
 ok "fp8-log reads the log" fp8-log --json log
 

@@ -45,7 +45,8 @@ same_bits "a list in the form of the records is the same" list mix
 ok "the table of linears names the recipe" grep -Eq 'down_proj.weight .*recipe delayed' mix.err
 [ "$(losses mix)" != "$(losses one.current)" ] && [ "$(losses mix)" != "$(losses one.delayed)" ]
 result $? "the recipe of one linear changes the losses"
-is "only the linear in delayed has histories" "$(h5ls -r mix.run/step-00000006/* 2>/dev/null | grep -c 'down_proj.*history')$(fp8-info mix.run/step-00000006 2>err | grep -c 'q_proj/input')" "00"
+is "only the linear in delayed has histories" \
+  "$(h5ls -r mix.run/step-00000006/* 2>/dev/null | grep -c 'down_proj.*history')$(fp8-info mix.run/step-00000006 2>err | grep -c 'q_proj/input')" "00"
 for ranks in 2 4; do
   mpirun -n $ranks fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size $((4 / ranks)) --steps 6 --save-every 3 --lr 1e-3 --precision fp8 $mix \
     --out mix$ranks.run >mix$ranks 2>mix.err
@@ -60,7 +61,8 @@ same_step "and the same last checkpoint" first.run/step-00000006 mix.run/step-00
 
 # --- configurations and phases
 fp8-step m.h5 $flags $mix --out x --print-config >mix.json 2>err
-is "--print-config prints an array" "$(tr -d ' \n' <mix.json | grep -o '"recipe":[^]]*]')" '"recipe":["*.down_proj=delayed","current","*.1.mlp.down_proj=blockwise"]'
+is "--print-config prints an array" "$(tr -d ' \n' <mix.json | grep -o '"recipe":[^]]*]')" \
+  '"recipe":["*.down_proj=delayed","current","*.1.mlp.down_proj=blockwise"]'
 fp8-step m.h5 $flags --recipe rowwise --out x --print-config >one.json 2>err
 is "--print-config prints a string for one recipe" "$(field recipe one.json)" ' "rowwise"'
 fp8-step m.h5 --config mix.json --out config.run >config 2>err
@@ -78,23 +80,30 @@ fp8-eval m.h5 --data d.h5 --seq-length 32 --precision fp8 --recipe '*_proj=rowwi
 is "fp8-eval: all linears by a glob" "$(field loss eval.glob)" "$(field loss eval.rowwise)"
 fp8-inspect m.h5 --data d.h5 --seq-length 32 --recipe tensorwise,blockwise --recipe '*.down_proj=rowwise' --json >inspect 2>err
 result $? "fp8-inspect: a glob applies to each recipe that is compared"
-is "the records name both" "$(grep '"type":"inspect"' inspect | grep -o '"recipe":"[^"]*"')" "$(printf '%s\n' '"recipe":"tensorwise,*.down_proj=rowwise"' '"recipe":"blockwise,*.down_proj=rowwise"')"
+is "the records name both" "$(grep '"type":"inspect"' inspect | grep -o '"recipe":"[^"]*"')" \
+  "$(printf '%s\n' '"recipe":"tensorwise,*.down_proj=rowwise"' '"recipe":"blockwise,*.down_proj=rowwise"')"
 errors() { grep '"type":"gemm"' "$2" | grep "$3" | grep "\"recipe\":\"$1" | grep -o '"relative_error":[0-9.e-]*'; }
 fp8-inspect m.h5 --data d.h5 --seq-length 32 --recipe tensorwise --json --layers '*.0.self_attn.q_proj' >alone 2>err
-is "linears without a glob are measured as without one" "$(errors tensorwise inspect 'layers.0.self_attn.q_proj' | head -1)" "$(errors tensorwise alone 'layers.0.self_attn.q_proj' | head -1)"
+is "linears without a glob are measured as without one" \
+  "$(errors tensorwise inspect 'layers.0.self_attn.q_proj' | head -1)" "$(errors tensorwise alone 'layers.0.self_attn.q_proj' | head -1)"
 
 # --- errors
 refused "an unknown recipe" "--recipe: 'x' is not one of tensorwise, rowwise" m.h5 $flags --out x --recipe x
 refused "an unknown recipe after a glob" "--recipe: 'x' is not one of tensorwise" m.h5 $flags --out x --recipe '*=x'
-refused "two recipes in a list" "--recipe: 'rowwise,\*.o_proj=current,current': one recipe is needed, beside it GLOB=NAME" m.h5 $flags --out x --recipe 'rowwise,*.o_proj=current,current'
+refused "two recipes in a list" "--recipe: 'rowwise,\*.o_proj=current,current': one recipe is needed, beside it GLOB=NAME" m.h5 $flags --out x \
+  --recipe 'rowwise,*.o_proj=current,current'
 refused "an empty part of a list" "--recipe: '' is not one of tensorwise" m.h5 $flags --out x --recipe 'rowwise,'
 refused "an empty glob" "--recipe: '=rowwise': needs a GLOB" m.h5 $flags --out x --recipe =rowwise
 refused "a glob that matches nothing" "recipe nothing=rowwise: matches no linear" m.h5 $flags --out x --recipe nothing=rowwise
-refused "a glob that splits q, k, v" "recipe \*\.q_proj=rowwise: model.layers.0.self_attn.q_proj.weight and model.layers.0.self_attn.k_proj.weight have the same input" \
+refused "a glob that splits q, k, v" \
+  "recipe \*\.q_proj=rowwise: model.layers.0.self_attn.q_proj.weight and model.layers.0.self_attn.k_proj.weight have the same input" \
   m.h5 $flags --out x --recipe '*.q_proj=rowwise'
-refused "a glob that splits gate, up" "recipe \*\.up_proj=rowwise: .*gate_proj.weight and .*up_proj.weight have the same input" m.h5 $flags --out x --recipe '*.up_proj=rowwise'
-refused "sums of an H100 with MX blocks in one linear" "--accumulate: hopper: this chip has no GEMM of --recipe mxfp8" m.h5 $flags --out x --accumulate hopper --recipe '*.o_proj=mxfp8'
+refused "a glob that splits gate, up" "recipe \*\.up_proj=rowwise: .*gate_proj.weight and .*up_proj.weight have the same input" m.h5 $flags --out x \
+  --recipe '*.up_proj=rowwise'
+refused "sums of an H100 with MX blocks in one linear" "--accumulate: hopper: this chip has no GEMM of --recipe mxfp8" m.h5 $flags --out x \
+  --accumulate hopper --recipe '*.o_proj=mxfp8'
 fp8-quantize m.h5 --scaling tensor -o codes.h5 >out 2>err
-refused "a glob beside FP8 codes" "--recipe: tensorwise,\*\.o_proj=rowwise: codes.h5 holds FP8 codes with one scale each, for which it is tensorwise" \
+refused "a glob beside FP8 codes" \
+  "--recipe: tensorwise,\*\.o_proj=rowwise: codes.h5 holds FP8 codes with one scale each, for which it is tensorwise" \
   codes.h5 --data d.h5 --steps 1 --lora-rank 2 --out x --recipe '*.o_proj=rowwise'
 done_testing

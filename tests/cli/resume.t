@@ -47,7 +47,8 @@ is "the run has only the log and its checkpoints" "$(ls runp)" "$(printf 'log.js
 status "completed phases give status 0" 0 resume runp --phases two.phases -- --steps 4
 is "completed phases print one line" "$(cat err)" "fp8-resume: done: runp/step-00000004"
 ok "without --steps, the last step of the phases ends the schedule" resume runs --phases two.phases -- -q
-is "both runs end with equal checkpoints" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
+is "both runs end with equal checkpoints" \
+  "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
 fp8-resume runq -q --phases two.phases -- fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 8 --quiet >out 2>err
 is "-q prints nothing; the command may be without mpirun" "$?$(cat err)" 0
 ok "--dry-run succeeds" resume dry --phases two.phases --dry-run -- --steps 4
@@ -71,11 +72,13 @@ grep -q '^fp8-resume: runp/step-00000004: damaged, trying an older one: .*rank-0
 result $? "a message names the damaged checkpoint"
 status "a run resumes from the older checkpoint" 0 resume runp --phases two.phases -- --steps 4
 is "a record states the damage" "$(actions out)" "damaged phase resume done "
-is "the resumed run ends with an equal checkpoint" "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
+is "the resumed run ends with an equal checkpoint" \
+  "$(fp8-info runp/step-00000004 --diff runs/step-00000004 | tail -1)" "runp/step-00000004 and runs/step-00000004: equal"
 for step in 2 4; do rm runp/step-0000000$step/rank-00000-of-00002.h5; done
 status "--print with all checkpoints damaged gives status 1" 1 fp8-resume runp --print
 is "messages name each damaged checkpoint" "$(grep -c 'damaged, trying' err)" 2
-is "the last message states why the newest is damaged" "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
+is "the last message states why the newest is damaged" \
+  "$(grep -c '^fp8-resume: runp: no checkpoint to resume from; the newest: runp/step-00000004' err)" 1
 status "a run with all checkpoints damaged gives status 2" 2 resume runp --phases two.phases -- --steps 4
 status "a run with all checkpoints damaged gives status 2 with -q" 2 resume runp --phases two.phases -q -- --steps 4
 is "the message has the hint and the cause" "$(sed 's/; the newest: runp.step-00000004.rank-00000-of-00002.h5: .*/; WHY/' err)" \
@@ -113,14 +116,17 @@ status "a command without progress gives status 2" 2 fp8-resume rung -- ./fails
 is "fp8-resume gives up after three attempts" "$(wc -l <starts)" 3
 is "the message has the stderr tail" "$(tail -3 err)" "fp8-resume: stderr tail of the last attempt:
 fp8-resume:   out of luck
-fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove rung/attempts.json"
-is "the last record is of giving up" "$(tail -1 out)" '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
+fp8-resume: rung: gave up after 3 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove \
+rung/attempts.json"
+is "the last record is of giving up" "$(tail -1 out)" \
+  '{"type":"resume","action":"give-up","ended":"status 9","attempts":3,"stderr_tail":["out of luck"]}'
 status "a further start gives status 2" 2 fp8-resume rung -- ./fails
 is "a further start does not run the command" "$(wc -l <starts)" 3
 ok "a command with status 0 and without phases is done" fp8-resume rung -- true
 ok "the count of attempts is removed" test ! -e rung/attempts.json
 status "a command that never reaches its phase gives status 2" 2 fp8-resume runn --phases two.phases --attempts 2 -- true
-is "the message names the step that was not reached" "$(tail -1 err | cut -d';' -f1)" "fp8-resume: runn: gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"
+is "the message names the step that was not reached" \
+  "$(tail -1 err | cut -d';' -f1)" "fp8-resume: runn: gave up after 2 attempts without a newer checkpoint, the last with status 0 before step 2"
 echo '{' >rung/attempts.json
 says "a damaged attempts.json is named" '^fp8-resume: rung/attempts.json: line ' fp8-resume rung -- true
 
@@ -155,7 +161,8 @@ for signal in TERM INT USR1; do
   is "$signal: no process of the run is left" "$(pgrep -f -- "--out $run" | wc -l)" 0
 done
 next=$(($(fp8-resume runTERM --print | sed 's/.*step-0*//') + 2))
-status "the same command resumes the stopped run" 0 fp8-resume runTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 4 --steps $next
+status "the same command resumes the stopped run" 0 fp8-resume runTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 \
+  --batch-size 4 --steps $next
 is "the run resumes from the saved step" "$(fp8-resume runTERM --print)" "$(printf 'runTERM/step-%08d' $next)"
 
 # The lock of a run is held by fp8-resume and its command, also after fp8-resume was killed.
@@ -177,7 +184,8 @@ is "a run is free after its command has ended" "$(actions out)" "launch done "
 fp8-resume runo -- sh -c 'trap "exit 75" USR1; while :; do echo line; sleep 0.05; done' >/dev/full 2>err </dev/null
 is "a full standard output gives status 2" $? 2
 is "a full standard output is named" "$(tail -1 err)" "fp8-resume: standard output: No space left on device"
-{ fp8-resume runo -- sh -c 'trap "touch asked; exit 75" USR1; while :; do echo line; sleep 0.05; done' 2>err </dev/null; echo $? >code; } | head -3 >out
+{ fp8-resume runo -- sh -c 'trap "touch asked; exit 75" USR1; while :; do echo line; sleep 0.05; done' 2>err </dev/null; echo $? >code; } |
+  head -3 >out
 is "a closed standard output stops the command, without a message" "$(cat code) $(ls asked) $(grep -vc '^fp8-resume: starting' err)" "0 asked 0"
 
 # Errors in phases files.
@@ -201,8 +209,8 @@ for flag in out until-step steps epochs; do bad "4 --$flag 3\n" ":1: --$flag is 
 is "invalid phases files start nothing" "$(test -e started; echo $?)" 1
 printf '2 --precision bf16\n4 --precison fp8\n' >late.phases
 for way in "" -n; do
-  says "a flag of a late phase is refused before the first starts${way:+, with $way}" '^fp8-resume: late.phases:2: --precison: unknown flag \(did you mean --precision\?\)$' \
-    resume late --phases late.phases $way -- --steps 4
+  says "a flag of a late phase is refused before the first starts${way:+, with $way}" \
+    '^fp8-resume: late.phases:2: --precison: unknown flag \(did you mean --precision\?\)$' resume late --phases late.phases $way -- --steps 4
 done
 is "and nothing is started or written" "$(ls -d late 2>/dev/null)" ""
 printf '2 --precision bf16\n4 --min-lr 1\n' >late.phases

@@ -44,7 +44,8 @@ done <commands
 
 mkdir tests/man && cp tests/cli/some.t tests/man/slow.t
 status "failures in two suites give status 1" 1 env T=o tests/run man cli
-is "each is repeated in its suite" "$(sed -n 's/^  \(T=[^#]*[a-z]\) .*/\1/p' out | xargs)" "T=/awesome.t tests/run cli T=/slow.t tests/run man T=/some.t tests/run cli"
+is "each is repeated in its suite" "$(sed -n 's/^  \(T=[^#]*[a-z]\) .*/\1/p' out | xargs)" \
+  "T=/awesome.t tests/run cli T=/slow.t tests/run man T=/some.t tests/run cli"
 # shellcheck disable=SC2013 # words are wanted
 missing() { for script in $(sed -n "s/^slow='\(.*\)'$/\1/p" tests/run); do [ -f "$SRC/tests/$script.t" ] || echo "$script"; done; }
 is "scripts that are started first exist" "$(missing)" ""

@@ -15,7 +15,8 @@ second() {
   name=$1
   shift
   timeout 5 "$@" >out 2>err </dev/null
-  is "a second job $name: status 2 and one line" "$? $(grep -c '^fp8-step' err) $(grep -Ec "^fp8-step: (rank 0: )?run/?: $held $pid, $since\$" err)" "2 1 1"
+  is "a second job $name: status 2 and one line" "$? $(grep -c '^fp8-step' err) $(grep -Ec "^fp8-step: (rank 0: )?run/?: $held $pid, $since\$" err)" \
+    "2 1 1"
   is "a second job $name: no record" "$(grep -c '"type":"\(run\|step\)"' out)" 0
 }
 

@@ -17,15 +17,20 @@ done
 for words in "--lora-alpha 4" "--lora-targets q_proj" "--lora-dropout 0.1" "--rslora"; do
   refused "${words%% *} without --lora-rank is refused" "${words%% *}: needs --lora-rank or --lora$" $full $words
 done
-refused "a target that matches no linear is refused" '--lora-targets: head: matches no linear of a layer of the model' $full --lora-rank 4 --lora-targets q_proj,head
+refused "a target that matches no linear is refused" '--lora-targets: head: matches no linear of a layer of the model' $full --lora-rank 4 \
+  --lora-targets q_proj,head
 refused "a dropout of 1 is refused" '--lora-dropout: 1 leaves out everything' $full --lora-rank 4 --lora-dropout 1
-refused "a dropout that is 1 in f32 is refused" '--lora-dropout: 0.999999999 is 1 in f32, which leaves out everything' $full --lora-rank 4 --lora-dropout 0.999999999
+refused "a dropout that is 1 in f32 is refused" '--lora-dropout: 0.999999999 is 1 in f32, which leaves out everything' $full --lora-rank 4 \
+  --lora-dropout 0.999999999
 refused "--lora with --lora-rank is refused" '--lora-rank: contradicts --lora' $full --lora some --lora-rank 4
 refused "--lora with --rslora is refused" '--rslora: contradicts --lora' $full --lora some --rslora
 refused "--lora of a missing folder is refused" 'some: not a folder' $full --lora some
-refused "--lora of a model's folder is refused" '.*/adapter_config.json: missing; not the folder of a PEFT adapter' $full --lora "$golden/models/llama3/hf"
+refused "--lora of a model's folder is refused" '.*/adapter_config.json: missing; not the folder of a PEFT adapter' $full \
+  --lora "$golden/models/llama3/hf"
 fp8-init tiny --set intermediate_size=128 -o other.h5 >out 2>err
-refused "--lora of an adapter for another model is refused" '.*/adapter_model.safetensors: tensor ".*gate_proj.lora_B.weight" is \[176, 8\], expected \[128, 8\]$' other.h5 --data d.h5 $base --lora "$golden/lora/llama3/init"
+refused "--lora of an adapter for another model is refused" \
+  '.*/adapter_model.safetensors: tensor ".*gate_proj.lora_B.weight" is \[176, 8\], expected \[128, 8\]$' other.h5 --data d.h5 $base \
+  --lora "$golden/lora/llama3/init"
 
 # --- damaged adapters: $1: change to (config, header, payload) in Python
 fp8-convert "$golden/models/llama3/hf" -o llama3.h5 >out 2>err
@@ -50,9 +55,12 @@ END
 damage() { python3 damage.py "$golden/lora/llama3/final" damaged "$1"; }
 on="llama3.h5 --data d.h5 $base --lora damaged"
 damage 'tensors = {k: v for k, v in tensors.items() if ".layers.0." in k}'
-refused "an adapter without the tensors of a layer is refused" 'damaged/adapter_model.safetensors: no lora_A for model.layers.1.self_attn.q_proj, which target_modules names$' $on
+refused "an adapter without the tensors of a layer is refused" \
+  'damaged/adapter_model.safetensors: no lora_A for model.layers.1.self_attn.q_proj, which target_modules names$' $on
 damage 'config["target_modules"].remove("v_proj")'
-refused "tensors of a linear that is no target are refused" 'damaged/adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight" is on a linear that the settings do not select$' $on
+refused "tensors of a linear that is no target are refused" \
+  'damaged/adapter_model.safetensors: tensor "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight" is on a linear that the settings do '\
+'not select$' $on
 for value in '{}' 'None' '-1'; do
   damage "config['target_modules'] = $value"
   refused "target_modules $value is refused" 'damaged/adapter_config.json: "target_modules" is (missing|neither a text nor an array of texts)$' $on
@@ -88,18 +96,22 @@ norm = [abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(got, want)]
 print(f"# loss {max(loss):.2g}, mean {sum(loss) / len(loss):.2g}, gradient norm {max(norm):.2g}", file=sys.stderr)
 sys.exit(not (len(got) == len(want) == 20 and max(loss) <= 1e-5 and sum(loss) <= 20 * 2e-6 and max(norm) <= 1e-5))
 END
-peft="llama3.h5 --data all.h5 --seq-length 64 --sampler sequential --steps 20 --precision fp32 --lr 1e-2 --schedule constant --weight-decay 0 --betas 0.9,0.95 --eps 1e-8 --clip 1"
+peft="llama3.h5 --data all.h5 --seq-length 64 --sampler sequential --steps 20 --precision fp32 --lr 1e-2 --schedule constant --weight-decay 0 \
+--betas 0.9,0.95 --eps 1e-8 --clip 1"
 for ranks in 2 4; do
-  mpirun -n $ranks fp8-step $peft --out peft$ranks --batch-size 1 --grad-accumulation $((8 / ranks)) --lora "$golden/lora/llama3/init" >peft$ranks.log 2>err
+  mpirun -n $ranks fp8-step $peft --out peft$ranks --batch-size 1 --grad-accumulation $((8 / ranks)) --lora "$golden/lora/llama3/init" \
+    >peft$ranks.log 2>err
   ok "$ranks ranks give the losses of PEFT" python3 compare.py peft$ranks.log "$golden/lora/llama3/fp32.jsonl"
 done
-is "the scaling and the targets are those of the adapter" "$(head -1 peft2.log | grep -o '"lora":{"r":8,"lora_alpha":16[.0]*,"use_rslora":false')" '"lora":{"r":8,"lora_alpha":16.0,"use_rslora":false'
+is "the scaling and the targets are those of the adapter" "$(head -1 peft2.log | grep -o '"lora":{"r":8,"lora_alpha":16[.0]*,"use_rslora":false')" \
+  '"lora":{"r":8,"lora_alpha":16.0,"use_rslora":false'
 is "the number of trained parameters is recorded" "$(field trainable_parameters peft2.log)" 18688
 
 says "fp8-log says so" '^adapters \(LoRA\) +rank 8, alpha 16$' fp8-log peft2.log
 
 # --- ranks, with dropout: the same elements are left out
-few="m.h5 --data d.h5 --seq-length 16 --steps 3 --lora-rank 4 --lora-targets q_proj,*v_proj,model.layers.1.mlp.* --lora-dropout 0.3 --precision fp32 --lr 1e-2"
+few="m.h5 --data d.h5 --seq-length 16 --steps 3 --lora-rank 4 --lora-targets q_proj,*v_proj,model.layers.1.mlp.* --lora-dropout 0.3 --precision \
+fp32 --lr 1e-2"
 fp8-step $few --out r1 --batch-size 6 >r1.log 2>err
 says "fp8-log says the adapters" '^adapters \(LoRA\) +rank 4, alpha 8, dropout 0.3 on$' fp8-log r1
 says "and their linears" '^ +q_proj,\*v_proj,model.layers.1.mlp.\*$' fp8-log r1
@@ -124,11 +136,13 @@ for recipe in tensorwise rowwise rowwise_with_gw_hp delayed current blockwise mx
   fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --lora-rank 4 --precision fp8 --recipe $recipe --out $recipe >$recipe.log 2>err
   is "recipe $recipe runs two FP8 GEMMs for each linear" "$(field fp8_gemms $recipe.log | sort -u)" 28
 done
-fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --lora-rank 4 --precision fp8 --recipe rowwise --rowwise-single-copy --out single >single.log 2>err
+fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --lora-rank 4 --precision fp8 --recipe rowwise --rowwise-single-copy --out single \
+  >single.log 2>err
 is "one FP8 copy serves both GEMMs" "$(field fp8_gemms single.log | sort -u)" 28
 
 # --- resuming
-for flags in "--precision bf16" "--precision fp8 --recipe tensorwise" "--precision fp8 --recipe delayed --amax-history 3" "--precision fp8 --recipe rowwise --async-save"; do
+for flags in "--precision bf16" "--precision fp8 --recipe tensorwise" "--precision fp8 --recipe delayed --amax-history 3" \
+  "--precision fp8 --recipe rowwise --async-save"; do
   rm -rf whole parts
   run="m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 6 --lora-rank 4 --lora-dropout 0.1 --lr 1e-2 --save-every 3 $flags"
   fp8-step $run --out whole >whole.log 2>err
@@ -138,12 +152,16 @@ for flags in "--precision bf16" "--precision fp8 --recipe tensorwise" "--precisi
 done
 says "its file has no moments of frozen weights" '^ *(moments|optimizer).* 28 ' fp8-info whole/step-00000006
 again="m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 6 --out whole --precision fp8 --recipe rowwise"
-refused "another rank is refused" 'whole: this run was started with another --lora-rank \(4, now 8\); use another --out, or the same settings to resume$' $again --lora-rank 8 --lora-alpha 8 --lora-dropout 0.1 --lr 1e-2
+refused "another rank is refused" \
+  'whole: this run was started with another --lora-rank \(4, now 8\); use another --out, or the same settings to resume$' $again --lora-rank 8 \
+  --lora-alpha 8 --lora-dropout 0.1 --lr 1e-2
 refused "no adapters are refused" 'whole: this run was started with another --lora-(rank|alpha) \(.*, now not given\)' $again --lr 1e-2
-refused "other targets are refused" 'whole: this run was started with another --lora-targets \("all", now "q_proj"\)' $again --lora-rank 4 --lora-targets q_proj --lora-dropout 0.1 --lr 1e-2
+refused "other targets are refused" 'whole: this run was started with another --lora-targets \("all", now "q_proj"\)' $again --lora-rank 4 \
+  --lora-targets q_proj --lora-dropout 0.1 --lr 1e-2
 ok "other globs for the same linears are accepted" fp8-step $again --lora-rank 4 --lora-targets '*_proj' --lora-dropout 0.1 --lr 1e-2
 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 2 --out plain >out 2>err
-refused "adapters in a run without are refused" 'plain: this run was started with another --lora-rank \(not given, now 4\)' m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 4 --out plain --lora-rank 4
+refused "adapters in a run without are refused" 'plain: this run was started with another --lora-rank \(not given, now 4\)' m.h5 --data d.h5 \
+  --seq-length 16 --batch-size 2 --steps 4 --out plain --lora-rank 4
 ok "--change lora-dropout goes on with another" fp8-step $again --lora-rank 4 --lora-dropout 0.2 --lr 1e-2 --steps 8 --change lora-dropout
 cp out change.log
 says "the change is recorded" '"changed":\[\{"name":"lora-dropout","old":0.1,"new":0.2\}' cat change.log

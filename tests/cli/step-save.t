@@ -24,11 +24,13 @@ is "the last save ends before the end record" "$(story async/log | grep -o 'step
 fp8-step m.h5 --data d.h5 $few --steps 1 --out x -n 2>err
 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 2 --steps 1 --out x -n --async-save 2>said
 says "the memory plan lists the snapshot" '^fp8-step: +snapshot +[0-9.]+ [KM]iB' cat said
-is "the snapshot has the size of weights and moments" "$(fp8-step m.h5 --data d.h5 $few --steps 1 --out plan --async-save | head -1 | sed 's/.*"memory_plan":{\([^}]*\)}.*/\1/' | tr ',' '\n' |
+is "the snapshot has the size of weights and moments" \
+  "$(fp8-step m.h5 --data d.h5 $few --steps 1 --out plan --async-save | head -1 | sed 's/.*"memory_plan":{\([^}]*\)}.*/\1/' | tr ',' '\n' |
   awk -F: '{ gsub(/"/, "", $1); v[$1] = $2 } END { print (v["snapshot"] == v["master weights"] + v["moments"]) }')" 1
 
 # --- on cores that others keep busy: a save that is waited for is as fast as a synchronous one, and the waiting is counted
-ok "a model of 18 MB" fp8-init tiny --set hidden_size=256 --set intermediate_size=1024 --set num_attention_heads=4 --set num_key_value_heads=4 --set head_dim=64 -o big.h5
+ok "a model of 18 MB" \
+  fp8-init tiny --set hidden_size=256 --set intermediate_size=1024 --set num_attention_heads=4 --set num_key_value_heads=4 --set head_dim=64 -o big.h5
 burners=
 for _ in $(seq "$(nproc)"); do
   while :; do :; done &
@@ -36,7 +38,8 @@ for _ in $(seq "$(nproc)"); do
 done
 # on_busy_cores FOLDER [FLAG]: seconds from the first step to the last checkpoint, and those of them in steps and in wait_s
 on_busy_cores() {
-  timeout 300 fp8-step big.h5 --data d.h5 $few --steps 6 --save-every 1 --out "$@" 2>err | while read -r record; do echo "$(date +%s.%N) $record"; done |
+  timeout 300 fp8-step big.h5 --data d.h5 $few --steps 6 --save-every 1 --out "$@" 2>err |
+    while read -r record; do echo "$(date +%s.%N) $record"; done |
     awk '{ at = $1 } /"type":"step"/ { if (!begun) { begun = at; next } sub(/.*"step_s":/, ""); steps += $0 }
       /"type":"checkpoint"/ { sub(/.*"wait_s":/, ""); waits += $0; end = at } END { print end - begun, steps + waits }'
 }
@@ -83,7 +86,8 @@ ok "--save-every may change on resuming" fp8-step m.h5 --data d.h5 $few --steps 
 echo '{"save-every": "1s", "keep": 1}' >every.json
 ok "a configuration can set a time" fp8-step m.h5 --data d.h5 $few --steps 9 --config every.json --print-config
 is "--print-config prints the time" "$(grep -E '"(save-every|keep)"' out | tr -d '\n')" '  "save-every": "1s",  "keep": 1,'
-refused "a time with an unknown unit is refused" "--save-every: '5d' is neither a whole number nor a time, as 90s, 30m or 2h" m.h5 --data d.h5 --out x --steps 1 --save-every 5d
+refused "a time with an unknown unit is refused" "--save-every: '5d' is neither a whole number nor a time, as 90s, 30m or 2h" m.h5 --data d.h5 \
+  --out x --steps 1 --save-every 5d
 
 # --- without --save-every: the newest two of the automatic checkpoints are kept
 ok "--save-every 2 keeps all" fp8-step m.h5 --data d.h5 $few --steps 1000000 --until-step 6 --save-every 2 --out rolling
@@ -129,7 +133,8 @@ ok "the run resumes from the checkpoint of before" fp8-step m.h5 --data d.h5 $fe
 is "the run resumes at step 10" "$(losses out | cut -d' ' -f1 | tr '\n' ' ') $(steps full)" "10 11  step-00000011"
 
 # --- a run that diverges completes the save in progress
-status "a run with skipped steps gives status 4" 4 fp8-step m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --out diverged --steps 9 --save-every 1 --keep 1 --async-save
+status "a run with skipped steps gives status 4" 4 fp8-step m.h5 --data d.h5 $few --lr 1e6 --weight-decay 1e6 --out diverged --steps 9 \
+  --save-every 1 --keep 1 --async-save
 newest=$(printf '%s\n' diverged/step-* | tail -1)
 is "the save in progress is committed" "$(field path diverged/log.jsonl | tail -1) $(find diverged -name '*tmp*')" "\"$newest\" "
 ok "the committed checkpoint verifies" fp8-info --verify "$newest"
@@ -138,6 +143,8 @@ ok "the committed checkpoint verifies" fp8-info --verify "$newest"
 mkdir logfull && ln -s /dev/full logfull/log.jsonl
 fp8-step m.h5 --data d.h5 $few --out logfull --steps 3 >out 2>err
 is "a log on a full disk does not stop the run" "$? $(story out)" "0 run warning step1 step2 step3 checkpoint3 end3 "
-is "messages state the cause and the number of lost records" "$(cat err)" "$(printf '%s\n' "fp8-step: logfull/log.jsonl: cannot write: No space left on device; records are buffered in memory until they can be written" "fp8-step: logfull/log.jsonl: lacks the last 7 records")"
+is "messages state the cause and the number of lost records" "$(cat err)" \
+  "$(printf '%s\n' "fp8-step: logfull/log.jsonl: cannot write: No space left on device; records are buffered in memory until they can be written" \
+  "fp8-step: logfull/log.jsonl: lacks the last 7 records")"
 
 done_testing

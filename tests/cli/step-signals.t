@@ -28,7 +28,8 @@ for signal in USR1 TERM INT HUP; do
   sleep 0.3
   kill -$signal $pid
   ended
-  is "$signal: fp8-step waiting for a configuration ends with status 75" "$got $(cat err) $(ls early 2>/dev/null)" "75 fp8-step: $signal: ended before the first step "
+  is "$signal: fp8-step waiting for a configuration ends with status 75" "$got $(cat err) $(ls early 2>/dev/null)" \
+    "75 fp8-step: $signal: ended before the first step "
   exec 3<>idle
   $usual fp8-step - --data d.h5 --steps 9 --out early >out 2>err <&3 &
   pid=$!
@@ -37,7 +38,8 @@ for signal in USR1 TERM INT HUP; do
   sleep 0.3
   kill -$signal $pid
   ended
-  is "$signal: fp8-step waiting for standard input ends with status 75" "$got $(cat err) $(ls early 2>/dev/null)" "75 fp8-step: $signal: ended before the first step "
+  is "$signal: fp8-step waiting for standard input ends with status 75" "$got $(cat err) $(ls early 2>/dev/null)" \
+    "75 fp8-step: $signal: ended before the first step "
 done
 
 # --- during training: fp8-step saves a checkpoint and names it
@@ -49,7 +51,8 @@ for signal in USR1 TERM INT HUP; do
   kill -$signal $pid
   ended
   newest=$(fp8-resume run --print)
-  is "$signal: status 75 and a message that names the checkpoint" "$got $(grep -c "^fp8-step: stopped on request: $newest is saved, and the same command goes on from it\$" err)" "75 1"
+  is "$signal: status 75 and a message that names the checkpoint" \
+    "$got $(grep -c "^fp8-step: stopped on request: $newest is saved, and the same command goes on from it\$" err)" "75 1"
   is "$signal: the checkpoint is that of the last step" "$newest" "run/$(printf 'step-%08d' "$(field step records | tail -1)")"
 done
 

@@ -31,7 +31,8 @@ bf16_seed=2: not started
 fp8_seed=2: not started"
 ok "a sweep runs" train two.sweep
 is "each run has a folder" "$(cd two && echo *)" "bf16_seed=1 bf16_seed=2 fp8_seed=1 fp8_seed=2"
-is "each run has its settings" "$(for run in two/*; do sed -n '1s/.*"precision":"\([a-z0-9]*\)".*"seed":\([0-9]*\).*/\1 \2/p' "$run/log.jsonl"; done)" \
+is "each run has its settings" \
+  "$(for run in two/*; do sed -n '1s/.*"precision":"\([a-z0-9]*\)".*"seed":\([0-9]*\).*/\1 \2/p' "$run/log.jsonl"; done)" \
   "$(for run in two/*; do fp8-log "$run" --json | sed -n 's/.*"precision":"\([a-z0-9]*\)".*/\1/p' | tr '\n' ' '; echo "$run" | sed 's/.*=//'; done)"
 is "each run has its checkpoint" "$(find two -name step-00000006 | wc -l)" 4
 is "standard error has a line for each state" "$(sed 's/finished in .*/finished/' err)" "fp8-sweep: two: 4 runs: 4 not started
@@ -60,7 +61,9 @@ ok "-q prints nothing on standard error" train two.sweep -o quiet -q
 is "-q still prints the table" "$(cat err)$(grep -c seed= out)" 4
 sed -i 's/rowwise/tensorwise/' two.sweep
 status "a side with other flags gives status 2" 2 train two.sweep
-is "the message names the run and the flags" "$(cat err)" "fp8-sweep: two/fp8_seed=1: was made with other flags: --precision fp8 --recipe rowwise --seed 1; now --precision fp8 --recipe tensorwise --seed 1: give the side another name, or move the folder away"
+is "the message names the run and the flags" "$(cat err)" \
+  "fp8-sweep: two/fp8_seed=1: was made with other flags: --precision fp8 --recipe rowwise --seed 1; now --precision fp8 --recipe tensorwise --seed \
+1: give the side another name, or move the folder away"
 sed -i 's/^side fp8:/side fp8t:/' two.sweep
 ok "a side with another name gets folders of its own" train two.sweep
 is "runs of the old side are kept" "$(cd two && echo fp8*)" "fp8_seed=1 fp8_seed=2 fp8_seed=3 fp8t_seed=1 fp8t_seed=3"
@@ -96,7 +99,8 @@ if [ "$(env -u OMP_NUM_THREADS nproc)" -gt 1 ]; then
   is "lines on standard error name the cores" "$(sed -n 's/.*: started on core //p' err | sort)" "$(echo "$both" | sort)"
 fi
 status "more jobs than cores give status 2" 2 fp8-sweep two-jobs.sweep --jobs 4096 -- true
-is "the message names the flag" "$(tail -1 err | sed 's/ [0-9][0-9]*/ N/g')" "fp8-sweep: N jobs need cores of their own, and there are N (use --jobs N or fewer)"
+is "the message names the flag" "$(tail -1 err | sed 's/ [0-9][0-9]*/ N/g')" \
+  "fp8-sweep: N jobs need cores of their own, and there are N (use --jobs N or fewer)"
 
 # Failures.
 printf 'i = 1, 2, 3, 4\n' >fail.sweep
@@ -115,7 +119,8 @@ status "a sweep with failed runs gives status 2" 2 fp8-sweep fail.sweep --attemp
 is "the other runs go on" "$(states out)" "failed diverged failed finished "
 is "a failed run is reported with its status and the error of its command" "$(grep -c '^fp8-sweep: i=1: failed: status 2: fp8-step: --steps: ' err)" 1
 is "a run without progress is given up" "$(grep '^fp8-sweep: i=3: failed' err)" \
-  "fp8-sweep: i=3: failed: fail/i=3: gave up after 2 attempts without a newer checkpoint, the last with status 9; to try again after fixing the cause, remove fail/i=3/attempts.json: out of luck"
+  "fp8-sweep: i=3: failed: fail/i=3: gave up after 2 attempts without a newer checkpoint, the last with status 9; to try again after fixing the \
+cause, remove fail/i=3/attempts.json: out of luck"
 is "the last line counts the states" "$(tail -1 err)" "fp8-sweep: fail: 4 runs: 1 finished, 1 diverged, 2 failed"
 rm -rf fail/i=3/attempts.json
 printf '#!/bin/sh\n[ $2 != 2 ] || exit 4\n' >fails
@@ -144,8 +149,10 @@ fp8-sweep: seed=1: stopped
 fp8-sweep: $dir: 3 runs: 1 stopped, 2 not started; the same command continues the sweep"
 done
 next=$(($(fp8-resume longTERM/seed=1 --print | sed 's/.*step-0*//') + 2))
-status "the same command continues a stopped sweep" 0 fp8-sweep long.sweep -o longTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 --seq-length 64 --batch-size 2 --steps $next -q
-is "the stopped run resumes and the others start" "$(sed -n 's/^fp8-sweep: \(seed=[0-9]\): \(started\|resumed\).*/\1 \2/p' err | tr '\n' ' ')" "seed=1 resumed seed=2 started seed=3 started "
+status "the same command continues a stopped sweep" 0 fp8-sweep long.sweep -o longTERM -- mpirun -n 2 fp8-step model.h5 --data data.h5 \
+  --seq-length 64 --batch-size 2 --steps $next -q
+is "the stopped run resumes and the others start" "$(sed -n 's/^fp8-sweep: \(seed=[0-9]\): \(started\|resumed\).*/\1 \2/p' err | tr '\n' ' ')" \
+  "seed=1 resumed seed=2 started seed=3 started "
 fp8-sweep two-jobs.sweep -o locked -- sh -c 'touch in$2; while [ ! -e free ]; do sleep 0.1; done' sh >out 2>err </dev/null &
 pid=$!
 until_there in1
@@ -157,7 +164,8 @@ is "the first fp8-sweep ends" $? 0
 
 # A terminal.
 printf 'i = 1\n' >one.sweep
-on_terminal "fp8-sweep one.sweep -o tty -- sh -c 'for s in 1 2; do echo \"{\\\"type\\\":\\\"step\\\",\\\"step\\\":\$s,\\\"loss\\\":2.5}\"; sleep 0.3; done'" >screen
+on_terminal "fp8-sweep one.sweep -o tty -- sh -c 'for s in 1 2; do echo \"{\\\"type\\\":\\\"step\\\",\\\"step\\\":\$s,\\\"loss\\\":2.5}\"; sleep \
+0.3; done'" >screen
 ok "on a terminal the newest step of a running job is redrawn" grep -q 'i=1: .*, step 2, loss 2.5' screen
 is "and erased at the end" "$(tr '\r' '\n' <screen | tail -2 | head -1 | grep -c 'step 2')" 0
 
@@ -182,16 +190,19 @@ python3 -c 'for name in "abcd": print(name, "=", ", ".join(map(str, range(11))))
 says "a sweep with too many runs is refused" '^fp8-sweep: bad.sweep: has more than 10000 combinations$' fp8-sweep bad.sweep -- touch started
 is "invalid sweeps start nothing and write nothing" "$(ls -d started bad 2>/dev/null)" ""
 status "a program that does not exist gives status 2" 2 fp8-sweep two-jobs.sweep -o gone --jobs 2 -- ./gone-program --flag
-is "the only line says so, and nothing is started or written" "$(cat err)$(cat out)$(ls -d gone 2>/dev/null)" "fp8-sweep: ./gone-program: no such program"
-is "also one that PATH does not have" "$(fp8-sweep two-jobs.sweep -o gone -- gone-program 2>&1)$(ls -d gone 2>/dev/null)" "fp8-sweep: gone-program: no such program"
-is "and the dry run says so" "$(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program 2>&1) $(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program >out 2>err || echo $?)" \
+is "the only line says so, and nothing is started or written" "$(cat err)$(cat out)$(ls -d gone 2>/dev/null)" \
+  "fp8-sweep: ./gone-program: no such program"
+is "also one that PATH does not have" "$(fp8-sweep two-jobs.sweep -o gone -- gone-program 2>&1)$(ls -d gone 2>/dev/null)" \
+  "fp8-sweep: gone-program: no such program"
+is "and the dry run says so" \
+  "$(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program 2>&1) $(fp8-sweep two-jobs.sweep -o gone -n -- ./gone-program >out 2>err || echo $?)" \
   "fp8-sweep: ./gone-program: no such program 2"
 ok "--print does not, since the commands may run elsewhere" fp8-sweep two-jobs.sweep -o gone --print -- ./gone-program
 says "a missing sweep is refused" '^fp8-sweep: gone.sweep: No such file' fp8-sweep gone.sweep -- true
 for damage in '{' ''; do
   printf '%s' "$damage" >two/bf16_seed=1/sweep.json
-  says "a damaged sweep.json is named, with what to do: '$damage'" '^fp8-sweep: two/bf16_seed=1/sweep.json: line .*; remove this file and run the command again$' \
-    fp8-sweep two.sweep -- true
+  says "a damaged sweep.json is named, with what to do: '$damage'" \
+    '^fp8-sweep: two/bf16_seed=1/sweep.json: line .*; remove this file and run the command again$' fp8-sweep two.sweep -- true
 done
 
 # Flags of all runs are checked before the first is started.

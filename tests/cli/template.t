@@ -25,13 +25,16 @@ is "--quiet prints none" "$(fp8-tokenize openai.jsonl --tokenizer own --json -q 
 is "a tokenizer.json beside it too" "$(ids openai.jsonl --tokenizer own/tokenizer.json)" "$(cat own.ids)"
 is "standard input, with a flag of conversations" "$(ids - --tokenizer own --mask assistant <openai.jsonl)" "$(cat own.ids)"
 is "standard input, with a format" "$(ids - --tokenizer own --from messages <openai.jsonl)" "$(cat own.ids)"
-says "none renders no conversations" '^fp8-tokenize: --template: conversations cannot be rendered with none; ' fp8-tokenize openai.jsonl --tokenizer own --template none --json
+says "none renders no conversations" '^fp8-tokenize: --template: conversations cannot be rendered with none; ' fp8-tokenize openai.jsonl \
+  --tokenizer own --template none --json
 ok "a packed file" fp8-tokenize openai.jsonl --tokenizer own --pack 64 -o own.h5
 echo '{"text":"a"}' >text.jsonl
-is "records of text stay text" "$(fp8-tokenize text.jsonl --tokenizer own -o text.h5 2>&1)" "$(fp8-tokenize text.jsonl --tokenizer bare -f -o text.h5 2>&1)"
+is "records of text stay text" "$(fp8-tokenize text.jsonl --tokenizer own -o text.h5 2>&1)" \
+  "$(fp8-tokenize text.jsonl --tokenizer bare -f -o text.h5 2>&1)"
 folder config
 for value in "$(python3 -c 'import json, sys; print(json.dumps(open(sys.argv[1]).read()))' "$chatml")" \
-  "$(python3 -c 'import json, sys; print(json.dumps([{"name": "tool_use", "template": "x"}, {"name": "default", "template": open(sys.argv[1]).read()}]))' "$chatml")"; do
+  "$(python3 -c 'import json, sys; print(json.dumps([{"name": "tool_use", "template": "x"}, {"name": "default", "template": '\
+'open(sys.argv[1]).read()}]))' "$chatml")"; do
   sed "1s/{/{\"chat_template\": $(printf %s "$value" | sed 's/[&\\/]/\\&/g'),/" "$golden/qwen/tokenizer_config.json" >config/tokenizer_config.json
   is "in tokenizer_config.json" "$(ids openai.jsonl --tokenizer config)" "$(cat own.ids)"
   is "which the note names" "$(notes)" "fp8-tokenize: template chatml, that of config/tokenizer_config.json"
@@ -41,7 +44,8 @@ says "a number" '^fp8-tokenize: config/tokenizer_config.json: "chat_template": n
 
 # --- another template than the model's
 status "another template gives status 2" 2 fp8-tokenize openai.jsonl --tokenizer own --template qwen --json
-is "it is refused in one line" "$(cat err)" "fp8-tokenize: template qwen: the model has another, chatml (own/chat_template.jinja) (use --any-template to use it all the same)"
+is "it is refused in one line" "$(cat err)" \
+  "fp8-tokenize: template qwen: the model has another, chatml (own/chat_template.jinja) (use --any-template to use it all the same)"
 is "--any-template accepts it" "$(ids openai.jsonl --tokenizer own --template qwen --any-template)" "$(cat qwen.ids)"
 is "the same template is accepted" "$(ids openai.jsonl --tokenizer own --template chatml)" "$(cat own.ids)"
 is "without a note" "$(notes)" ""
@@ -53,18 +57,23 @@ is "known Jinja is its template" "$(ids openai.jsonl --tokenizer bare --template
 { printf ' \r\n' && cat "$chatml" && printf '\n\n'; } >spaces.jinja
 is "white space around it does not matter" "$(ids openai.jsonl --tokenizer bare --template spaces.jinja)" "$(cat own.ids)"
 unknown='Jinja that is not known \(digest ([0-9a-f]{32})\)'
-says "other Jinja is refused with what to do" "^fp8-tokenize: other/chat_template.jinja: $unknown; describe it in a file as fp8-template\(5\) says, .* \(use --template with a name: chatml, llama2, llama3, mistral, qwen\)\$" \
+says "other Jinja is refused with what to do" \
+  "^fp8-tokenize: other/chat_template.jinja: $unknown; describe it in a file as fp8-template\(5\) says, .* \(use --template with a name: chatml, \
+llama2, llama3, mistral, qwen\)\$" \
   fp8-tokenize openai.jsonl --tokenizer bare --template other/chat_template.jinja --json
 is "in one line, with status 2" "$? $(wc -l <err)" "0 1"
 digest=$(grep -Eo '[0-9a-f]{32}' err)
-says "conversations for a model with other Jinja need a template" "^fp8-tokenize: other/chat_template.jinja: $unknown, so conversations need a template \(use --template " fp8-tokenize openai.jsonl --tokenizer other --json
+says "conversations for a model with other Jinja need a template" \
+  "^fp8-tokenize: other/chat_template.jinja: $unknown, so conversations need a template \(use --template " fp8-tokenize openai.jsonl \
+  --tokenizer other --json
 is "one that is named is taken" "$(ids openai.jsonl --tokenizer other --template chatml)" "$(cat own.ids)"
 is "with a note" "$(notes)" "fp8-tokenize: other/chat_template.jinja: Jinja that is not known, so template chatml is not compared with it"
 sed "s/\"jinja\": \[/&{\"digest\": \"$digest\"},/" copy.json >listed.json
 is "one that lists the digest" "$(ids openai.jsonl --tokenizer other --template listed.json)" "$(cat own.ids)"
 is "needs none" "$(notes)" ""
 sed 's/"digest": "./&x/' copy.json >wrong.json
-says "a digest that is none" '^fp8-tokenize: wrong.json: jinja: digest: .* is not 32 hexadecimal digits$' fp8-tokenize openai.jsonl --tokenizer bare --template wrong.json --json
+says "a digest that is none" '^fp8-tokenize: wrong.json: jinja: digest: .* is not 32 hexadecimal digits$' fp8-tokenize openai.jsonl --tokenizer bare \
+  --template wrong.json --json
 
 # --- a checkpoint
 vocabulary=$(fp8-tokenize text.jsonl --tokenizer bare -f -o text.h5 --json | sed 's/.*"vocab_size":\([0-9]*\).*/\1/')
@@ -102,9 +111,12 @@ is "without a template, plain text" "$(cat err)" ""
 is "--template none is plain text" "$(new own-model.h5 hello --template none)" "$plain"
 is "without a note" "$(cat err)" ""
 is "a chat model whose template is not known" "$(new other-model.h5 hello)" "$plain"
-is "has plain text, which one line says" "$(cat err)" "fp8-generate: other-model.h5: /huggingface/chat_template.jinja: Jinja that is not known (digest $digest), so prompts are plain text without a chat template; --template names one"
+is "has plain text, which one line says" "$(cat err)" \
+  "fp8-generate: other-model.h5: /huggingface/chat_template.jinja: Jinja that is not known (digest $digest), so prompts are plain text without a \
+chat template; --template names one"
 new own-model.h5 hello --tokenizer bytes >out
-is "and so does a tokenizer without special tokens" "$(cat err)" "fp8-generate: prompts are plain text, without the chat template of the model, chatml"
+is "and so does a tokenizer without special tokens" "$(cat err)" \
+  "fp8-generate: prompts are plain text, without the chat template of the model, chatml"
 new own-model.h5 --ids 5,6 >out
 is "token ids have no note" "$(cat err)" ""
 says "another template is refused" '^fp8-generate: template qwen: the model has another, chatml ' fp8-generate own-model.h5 hello --template qwen
@@ -132,7 +144,8 @@ is "a model is known by its name" "$(ids openai.jsonl --tokenizer llama3)" "$(id
 ids openai.jsonl --tokenizer llama3 >out
 is "which the note names" "$(notes)" "fp8-tokenize: template llama3, that of Meta-Llama-3-8B-Instruct"
 echo '{"_name_or_path": "meta-llama/Meta-Llama-3-8B"}' >llama3/config.json
-says "one that is not for chats has no template" '"text" is missing \(use --template for conversations' fp8-tokenize openai.jsonl --tokenizer llama3 -o x.h5
+says "one that is not for chats has no template" '"text" is missing \(use --template for conversations' fp8-tokenize openai.jsonl \
+  --tokenizer llama3 -o x.h5
 
 # --- the template of the data
 fp8-tokenize openai.jsonl --tokenizer bare --template qwen --eval-share 0.25 -f -o qwen.h5 >out 2>err
@@ -144,7 +157,8 @@ fp8-tokenize long.jsonl --tokenizer bare -f -o text.h5 >out 2>err
 is "text has none" "$(fp8-info text.h5 --json | grep -o '"template":.*')" '"template":null}'
 train() { fp8-step "$@" --seq-length 64 --batch-size 2 -q; }
 template_of() { fp8-info "$1" | sed -n 's/^template *//p'; }
-ok "a run of two ranks" fp8-resume kept -- mpirun -n 2 fp8-step bare-model.h5 --data qwen.h5 --eval-data qwen-eval.h5 --seq-length 64 --batch-size 1 --steps 1
+ok "a run of two ranks" fp8-resume kept -- mpirun -n 2 fp8-step bare-model.h5 --data qwen.h5 --eval-data qwen-eval.h5 --seq-length 64 --batch-size 1 \
+  --steps 1
 is "a note names it" "$(notes | sort -u)" "fp8-step: checkpoints keep the template of qwen.h5, qwen"
 is "its checkpoints have it" "$(template_of kept)" qwen
 ok "the run goes on" train bare-model.h5 --data qwen.h5 --out kept --steps 2
@@ -156,7 +170,8 @@ end='print(sys.argv[1], __import__("json").load(open(sys.argv[1] + "/tokenizer_c
 for format in bf16 fp8 peft; do
   source=kept && [ $format != peft ] || source=adapters
   fp8-export $source --format $format --any-server -o tuned-$format >out 2>err
-  is "$format: the folder ends texts as a named template does" "$(ends tuned-$format)" "$(fp8-export bare-model.h5 -o named -f --template qwen >out 2>err && ends named)"
+  is "$format: the folder ends texts as a named template does" "$(ends tuned-$format)" \
+    "$(fp8-export bare-model.h5 -o named -f --template qwen >out 2>err && ends named)"
   is "$format: and so does its tokenizer" "$(python3 -c "import sys; $end" tuned-$format)" "tuned-$format <|im_end|>"
   is "$format: its conversations are those of the data" "$(ids openai.jsonl --tokenizer tuned-$format)" "$(cat qwen.ids)"
   is "$format: which a note says" "$(notes)" "fp8-tokenize: template qwen, that of tuned-$format/chat_template.jinja"
@@ -166,10 +181,13 @@ is "fp8-generate --lora has the template of the adapter" "$(cat err)" "fp8-gener
 is "and the text of a checkpoint with this adapter" "$(cat out)" "$(new bare-model.h5 hello --lora tuned-peft --template qwen)"
 new own-model.h5 hello --lora tuned-peft >out
 is "which takes the place of the model's" "$(cat err)" "fp8-generate: template qwen, that of tuned-peft/chat_template.jinja"
-says "another template than the adapter's is refused" '^fp8-generate: template chatml: the model has another, qwen \(tuned-peft/chat_template.jinja\)' fp8-generate own-model.h5 hello --lora tuned-peft --template chatml
+says "another template than the adapter's is refused" \
+  '^fp8-generate: template chatml: the model has another, qwen \(tuned-peft/chat_template.jinja\)' fp8-generate own-model.h5 hello --lora tuned-peft \
+  --template chatml
 ok "a run of other data keeps it" train bare-model.h5 --data text.h5 --lora tuned-peft --out from-adapter --steps 1
 is "in its checkpoint" "$(template_of from-adapter)" qwen
-is "with its end token" "$(fp8-export from-adapter --format peft -o adapter-again >out 2>err; python3 -c "import sys; $end" adapter-again)" "adapter-again <|im_end|>"
+is "with its end token" "$(fp8-export from-adapter --format peft -o adapter-again >out 2>err; python3 -c "import sys; $end" adapter-again)" \
+  "adapter-again <|im_end|>"
 ok "the folder is converted" fp8-convert tuned-bf16 -o again.h5
 is "with its template" "$(template_of again.h5)" qwen
 ok "exported again" fp8-export again.h5 -o again
@@ -183,13 +201,15 @@ ok "unchanged" cmp same-folder/chat_template.jinja "$chatml"
 ok "Jinja that is not known" train other-model.h5 --data chatml.h5 --out other-run --steps 1
 is "is replaced" "$(template_of other-run)" chatml
 fp8-step other-model.h5 --data chatml.h5 --out x -n --seq-length 64 --batch-size 1 --steps 1 >out 2>err
-is "with a note" "$(notes)" "fp8-step: checkpoints keep the template of chatml.h5, chatml, in place of that in other-model.h5: /huggingface/chat_template.jinja"
+is "with a note" "$(notes)" \
+  "fp8-step: checkpoints keep the template of chatml.h5, chatml, in place of that in other-model.h5: /huggingface/chat_template.jinja"
 fp8-tokenize own.jsonl --tokenizer bare --template own.json -f -o form.h5 >out 2>err
 echo '{"begin": [], "prompt": ["Q: {user} A:"], "answer": ["{answer}<|im_end|>"], "eos": "<|im_end|>"}' >plain.json
 fp8-tokenize openai.jsonl --tokenizer bare --template plain.json --skip-bad 1 -f -o plain.h5 >out 2>err
 ok "a template of a file" train bare-model.h5 --data plain.h5 --out plain --steps 1
 ok "is exported" fp8-export plain -o plain-folder
-is "and read back" "$(ids openai.jsonl --tokenizer plain-folder --skip-bad 1)" "$(ids openai.jsonl --tokenizer bare --template plain.json --skip-bad 1)"
+is "and read back" "$(ids openai.jsonl --tokenizer plain-folder --skip-bad 1)" \
+  "$(ids openai.jsonl --tokenizer bare --template plain.json --skip-bad 1)"
 
 # --- two templates
 refuses() { # NAME MESSAGE ARGUMENTS...
@@ -197,13 +217,22 @@ refuses() { # NAME MESSAGE ARGUMENTS...
   ok "$1: --any-template accepts it" train "${@:3}" --out two --steps 1 --any-template
   rm -rf two
 }
-refuses "another template than the model's" 'qwen.h5: made with the template qwen, but that of the model is chatml \(own-model.h5: /huggingface/chat_template.jinja\)' own-model.h5 --data qwen.h5
-refuses "another template than the adapter's" 'chatml.h5: made with the template chatml, but that of the model is qwen \(tuned-peft/chat_template.jinja\)' own-model.h5 --data chatml.h5 --lora tuned-peft
-refuses "evaluation data of another template" 'qwen-eval.h5: made with the template qwen, but chatml.h5 with chatml' bare-model.h5 --data chatml.h5 --eval-data qwen-eval.h5
-refuses "evaluation data alone" 'qwen-eval.h5: made with the template qwen, but that of the model is chatml .*' own-model.h5 --data text.h5 --eval-data qwen-eval.h5
-says "fp8-eval says so" '^fp8-eval: qwen.h5: made with the template qwen, but that of the model is chatml ' fp8-eval own-model.h5 --data qwen.h5 --seq-length 64
-says "a run with other data" 'started with another --data; .* --change data,template to go on' train bare-model.h5 --data chatml.h5 --out kept --steps 3
-says "a new file of the run that changes it alone" 'another chat template \("qwen", now "chatml"\); .* --change template to go on' train bare-model.h5 --data chatml.h5 --out kept --steps 3 --change data
+refuses "another template than the model's" \
+  'qwen.h5: made with the template qwen, but that of the model is chatml \(own-model.h5: /huggingface/chat_template.jinja\)' own-model.h5 \
+  --data qwen.h5
+refuses "another template than the adapter's" \
+  'chatml.h5: made with the template chatml, but that of the model is qwen \(tuned-peft/chat_template.jinja\)' own-model.h5 --data chatml.h5 \
+  --lora tuned-peft
+refuses "evaluation data of another template" 'qwen-eval.h5: made with the template qwen, but chatml.h5 with chatml' bare-model.h5 --data chatml.h5 \
+  --eval-data qwen-eval.h5
+refuses "evaluation data alone" 'qwen-eval.h5: made with the template qwen, but that of the model is chatml .*' own-model.h5 --data text.h5 \
+  --eval-data qwen-eval.h5
+says "fp8-eval says so" '^fp8-eval: qwen.h5: made with the template qwen, but that of the model is chatml ' fp8-eval own-model.h5 --data qwen.h5 \
+  --seq-length 64
+says "a run with other data" 'started with another --data; .* --change data,template to go on' train bare-model.h5 --data chatml.h5 --out kept \
+  --steps 3
+says "a new file of the run that changes it alone" 'another chat template \("qwen", now "chatml"\); .* --change template to go on' train \
+  bare-model.h5 --data chatml.h5 --out kept --steps 3 --change data
 ok "--change template accepts it" train bare-model.h5 --data chatml.h5 --out kept --steps 3 --change data,template
 is "and the checkpoint has the new one" "$(template_of kept)" chatml
 ok "and so does --any-template" train bare-model.h5 --data qwen.h5 --out kept --steps 4 --change data --any-template

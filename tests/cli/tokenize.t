@@ -52,7 +52,8 @@ ok "as without it" cmp mark.h5 data.h5
 says "unless --from text reads any bytes" '^mark.h5: 20003 tokens' fp8-tokenize mark.txt --from text -f -o mark.h5
 printf '{\n  "text": "one",\n  "id": 1\n}\n' >pretty.json && cp pretty.json pretty.jsonl
 for input in pretty.json pretty.jsonl; do
-  says "$input: a record over several lines is refused with what to do" "^fp8-tokenize: $input: line 1 column 2: .*; a record is one line, or an element of an array\$" fp8-tokenize $input -o y.h5
+  says "$input: a record over several lines is refused with what to do" \
+    "^fp8-tokenize: $input: line 1 column 2: .*; a record is one line, or an element of an array\$" fp8-tokenize $input -o y.h5
 done
 
 printf '\001\000\054\001' >ids.u16
@@ -64,7 +65,8 @@ says "a file with half an id is refused" 'not a multiple of 2 bytes$' fp8-tokeni
 says "a text with --from llmc is refused" '^fp8-tokenize: text.txt: not an llm.c file' \
   fp8-tokenize text.txt --from llmc --vocab-size 50257 -o y.h5
 cp ids.u16 ids.bin
-says "a file name in .bin without --from is refused" '^fp8-tokenize: ids.bin: .*state its format \(use --from u16, u32 or text\)$' fp8-tokenize ids.bin -o y.h5
+says "a file name in .bin without --from is refused" '^fp8-tokenize: ids.bin: .*state its format \(use --from u16, u32 or text\)$' \
+  fp8-tokenize ids.bin -o y.h5
 {
   # 20240520, version 1, 2 tokens, 253 further numbers
   printf '\210\330\064\001\001\000\000\000\002\000\000\000'

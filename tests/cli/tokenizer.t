@@ -24,7 +24,8 @@ is "an equivalent tokenizer.json has the same digest" "$(tokenizer_of same.h5)" 
 [ "$(tokenizer_of other.h5)" != "$(tokenizer_of t.h5)" ]
 result $? "another tokenizer.json has another digest"
 sed 's/^{/{"truncation": {"max_length": 8}, "padding": {"pad_id": 0},/' t.json >cut.json
-says "truncation and padding are ignored with a note" '^fp8-tokenize: truncation and padding of tokenizer.json: ignored' fp8-tokenize ids.u16 --tokenizer cut.json -o cut.h5
+says "truncation and padding are ignored with a note" '^fp8-tokenize: truncation and padding of tokenizer.json: ignored' fp8-tokenize ids.u16 \
+  --tokenizer cut.json -o cut.h5
 is "they do not change the tokenizer" "$(tokenizer_of cut.h5)" "$(tokenizer_of t.h5)"
 says "the default vocabulary of ids is that of --tokenizer" 'vocabulary 4$' fp8-tokenize ids.u16 --tokenizer t.json -o x.h5 -f
 says "the default vocabulary of --tokenizer bytes is 256" 'vocabulary 256$' fp8-tokenize ids.u16 --tokenizer bytes -o x.h5 -f
@@ -50,7 +51,8 @@ is "the checkpoint records the digest of a tokenizer.json" "$? $(tokenizer_of ru
 different='made with another tokenizer \([0-9a-f]*\) than the model.s \(bytes\); make it again with the model.s, or give --any-tokenizer'
 for model in run/step-00000001 model.h5; do
   refused "$model: --data of another tokenizer is refused" "t.h5: $different" $model --data t.h5 --out x $step --steps 1
-  refused "$model: --eval-data of another tokenizer is refused" "t.h5: $different" $model --data d.h5 --eval-data t.h5 --eval-every 1 --out x $step --steps 1
+  refused "$model: --eval-data of another tokenizer is refused" "t.h5: $different" $model --data d.h5 --eval-data t.h5 --eval-every 1 --out x $step \
+    --steps 1
   fp8-eval $model --data t.h5 --seq-length 16 >out 2>err
   is "$model: fp8-eval refuses data of another tokenizer" "$? $(wc -l <out) $(grep -cE "^fp8-eval: t.h5: $different\$" err) $(wc -l <err)" "2 0 1 1"
   ok "$model: fp8-eval --any-tokenizer accepts data of another tokenizer" fp8-eval $model --data t.h5 --seq-length 16 --any-tokenizer
@@ -61,20 +63,24 @@ ok "data of an equivalent tokenizer.json is accepted" fp8-eval run.t/step-000000
 
 says "fp8-step accepts data of an unknown tokenizer, with a message" '^fp8-step: unknown.h5: which tokenizer made it is not known' \
   fp8-step model.h5 --data unknown.h5 --out unknown --seq-length 16 --batch-size 2 --steps 1
-says "fp8-eval accepts data of an unknown tokenizer, with a message" '^fp8-eval: unknown.h5: which tokenizer made it is not known' fp8-eval model.h5 --data unknown.h5 --seq-length 16
+says "fp8-eval accepts data of an unknown tokenizer, with a message" '^fp8-eval: unknown.h5: which tokenizer made it is not known' \
+  fp8-eval model.h5 --data unknown.h5 --seq-length 16
 fp8-eval model.h5 --data unknown.h5 --seq-length 16 -q >out 2>err
 is "-q suppresses the message" "$? $(cat err)" "0 "
 
 # A model with a tokenizer.json.
 cp -r "$SRC/tests/golden/models/llama3/hf" hf && cp t.json hf/tokenizer.json && fp8-convert hf -o own.h5 >out 2>err
-refused "a model with a tokenizer.json refuses data of bytes" "d.h5: made with another tokenizer \(bytes\) than the model's \([0-9a-f]{32}\)" own.h5 --data d.h5 --out x $step --steps 1
+refused "a model with a tokenizer.json refuses data of bytes" "d.h5: made with another tokenizer \(bytes\) than the model's \([0-9a-f]{32}\)" own.h5 \
+  --data d.h5 --out x $step --steps 1
 ok "a model with a tokenizer.json accepts data of the same tokenizer" fp8-step own.h5 --data same.h5 --out own $step --steps 1
 is "the checkpoint keeps the tokenizer.json" "$(fp8-info own/step-00000001 --json | grep -o '"tokenizer":[a-z]*')" '"tokenizer":true'
 cp bad.json hf/tokenizer.json
-says "an invalid tokenizer.json is refused at conversion" '^fp8-convert: hf/tokenizer.json: model.vocab: .*; without this file the folder is converted' fp8-convert hf -o x.h5
+says "an invalid tokenizer.json is refused at conversion" \
+  '^fp8-convert: hf/tokenizer.json: model.vocab: .*; without this file the folder is converted' fp8-convert hf -o x.h5
 rm hf/tokenizer.json
 says "a missing one is noted" '^fp8-convert: hf: has no tokenizer.json, so the checkpoint has no tokenizer' fp8-convert hf -o none.h5
-says "a message names a converted model without a tokenizer" '^fp8-eval: none.h5: has no tokenizer to compare with that of same.h5' fp8-eval none.h5 --data same.h5 --seq-length 16
+says "a message names a converted model without a tokenizer" '^fp8-eval: none.h5: has no tokenizer to compare with that of same.h5' \
+  fp8-eval none.h5 --data same.h5 --seq-length 16
 fp8-init tiny -o fresh.h5 >out 2>err && fp8-convert fresh.h5 -o fresh2.h5 >out 2>err
 ok "a new model" fp8-step fresh2.h5 --data d.h5 --out fresh $step --steps 1
 is "has no tokenizer to compare with, also after fp8-convert, which is not said" "$(grep -c tokenizer err)" 0

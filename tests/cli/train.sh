@@ -13,16 +13,20 @@
 #   evaluate RANKS MODEL LOG FLAGS
 #                              writes the records of fp8-eval, which ends also where a rank waits for one that has ended
 #   near_values NAME A B       passes if two lists of numbers have relative differences of at most 1e-6
-#   mixture                    makes x.h5, a mixture of seven experts, which no number of ranks divides, and few.h5, data of which the first 24 samples have
+#   mixture                    makes x.h5, a mixture of seven experts, which no number of ranks divides,
+#   and few.h5, data of which the first 24 samples have
 #                              targets and the others have none: in this order, steps of 24 sequences after the first update nothing
 #   soon COMMAND...            repeats the command until it succeeds, at most a minute
 #   kill_rank NAME RANKS RANK MOMENT MODEL FLAGS
-#                              starts or resumes the run killed, which saves at every step, waits for a checkpoint of this start and then for the command
-#                              MOMENT, and sends SIGKILL to one rank; passes if the run has saved more than after the kill before it, the checkpoints in its
+#                              starts or resumes the run killed, which saves at every step,
+#                              waits for a checkpoint of this start and then for the command
+#                              MOMENT, and sends SIGKILL to one rank;
+#                              passes if the run has saved more than after the kill before it, the checkpoints in its
 #                              log exist and all checkpoints verify; sets there to the newest one, and counts the passes in kept
 #   unfinished                 succeeds if a save of the run killed has started and not ended
 #   sleeping FILE              writes a C source for a library to preload to FILE and appends the input: with it, ranks that wait sleep
-fp8-init tiny -o m.h5 >out 2>err && head -c "${text_size:-20000}" "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt && fp8-tokenize text.txt -o d.h5 >>out 2>>err
+fp8-init tiny -o m.h5 >out 2>err && head -c "${text_size:-20000}" "$FP8_SHARE/text/tinyshakespeare.txt" >text.txt &&
+  fp8-tokenize text.txt -o d.h5 >>out 2>>err
 result $? "a model and data are made"
 
 losses() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1"; }
@@ -61,7 +65,8 @@ evaluate() {
   mpirun -n "$n" fp8-eval "$m" --timeout 60 -q "$@" >"$log" 2>err </dev/null
 }
 near_values() {
-  [ -n "$2" ] && printf '%s\n' "$2" >near.a && printf '%s\n' "$3" | paste -d' ' near.a - | awk '{ d = $1 / $2 - 1; if (NF != 2 || !(d <= 1e-6 && d >= -1e-6)) bad = 1 } END { exit bad }'
+  [ -n "$2" ] && printf '%s\n' "$2" >near.a && printf '%s\n' "$3" | paste -d' ' near.a - |
+    awk '{ d = $1 / $2 - 1; if (NF != 2 || !(d <= 1e-6 && d >= -1e-6)) bad = 1 } END { exit bad }'
   result $? "$1"
 }
 mixture() {
@@ -86,8 +91,8 @@ kill_rank() {
   name=$1 ranks=$2 rank=$3 moment=$4
   shift 4
   rm -f pid? log
-  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step "$@" --data d.h5 --seq-length 32 --steps 100000 --lr 1e-3 --precision fp8 \
-    --recipe delayed --amax-history 3 --save-every 1 --keep 2 --out killed -q >log 2>notes </dev/null &
+  mpirun -n "$ranks" sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step "$@" --data d.h5 --seq-length 32 --steps 100000 \
+    --lr 1e-3 --precision fp8 --recipe delayed --amax-history 3 --save-every 1 --keep 2 --out killed -q >log 2>notes </dev/null &
   job=$!
   soon grep -q '"type":"checkpoint"' log && soon $moment
   reached=$?

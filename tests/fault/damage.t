@@ -17,8 +17,8 @@ named() { # SOURCE COMMAND...
   shift
   "$@" >out 2>err </dev/null
   got=$?
-  is "$1 of a damaged ${source%/*} gives status 2 and one line, and writes nothing" "$got $(grep -c "^$1: $source.*: damaged" err) $(wc -l <err) $(ls x 2>&1)" \
-    "2 1 1 ls: cannot access 'x': No such file or directory"
+  is "$1 of a damaged ${source%/*} gives status 2 and one line, and writes nothing" \
+    "$got $(grep -c "^$1: $source.*: damaged" err) $(wc -l <err) $(ls x 2>&1)" "2 1 1 ls: cannot access 'x': No such file or directory"
 }
 for source in dm.h5 d5/rank-00000-of-00001.h5; do
   from=${source%/*}
@@ -36,7 +36,8 @@ damage run/step-00000005/rank-00000-of-00001.h5
 cp run/step-00000002/rank-00000-of-00001.h5 run/step-00000004
 rm run/step-00000003/manifest.json
 is "fp8-resume --print finds the newest valid checkpoint" "$(fp8-resume run --print 2>err)" run/step-00000002
-is "messages name each damaged checkpoint, newest first" "$(sed -n 's/^fp8-resume: run.step-0*\([0-9]*\): damaged, trying an older one: .*/\1/p' err | tr '\n' ' ')" "5 4 3 "
+is "messages name each damaged checkpoint, newest first" \
+  "$(sed -n 's/^fp8-resume: run.step-0*\([0-9]*\): damaged, trying an older one: .*/\1/p' err | tr '\n' ' ')" "5 4 3 "
 # shellcheck disable=SC2086
 fp8-resume run -- $step --steps 6 >out 2>err
 is "the run resumes from the newest valid checkpoint" "$? $(losses out | cut -d' ' -f1 | tr '\n' ' ')" "0 3 4 5 6 "

@@ -112,8 +112,8 @@ read_only() {
 for do in $ways; do
   flags=
   [ "$do" = eio ] || flags=--async-save
-  ailing "a full disk${flags:+, $flags}: the run saves again after space is freed" "mount -t tmpfs -o size=4m none run" "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" \
-    "rm run/filler" "$flags"
+  ailing "a full disk${flags:+, $flags}: the run saves again after space is freed" "mount -t tmpfs -o size=4m none run" \
+    "{ cat /dev/zero >run/filler; test -s run/filler; } 2>/dev/null" "rm run/filler" "$flags"
   ailing "a disk that becomes read-only${flags:+, $flags}: the run saves again after it is writable" true read_only "umount -l run" "$flags"
 done
 
@@ -126,7 +126,8 @@ if mount -t tmpfs -o size=1m none run 2>../err; then
   is "a disk too small for a checkpoint: nothing is written" "$(ls run)" ""
   ${base% -q} --steps 6 -n >../out 2>../err
   is "a disk too small for a checkpoint: -n has status 0" $? 0
-  says "a disk too small for a checkpoint: -n has the sizes" '^fp8-step: a checkpoint takes 1\.[0-9]* MiB; run has (1|10[0-9]*) [KM]iB free' cat ../err
+  says "a disk too small for a checkpoint: -n has the sizes" '^fp8-step: a checkpoint takes 1\.[0-9]* MiB; run has (1|10[0-9]*) [KM]iB free' \
+    cat ../err
   says "a disk too small for a checkpoint: -n warns" "^fp8-step: $refusal" cat ../err
   mpirun -n 2 $train --batch-size 1 >../out 2>../err </dev/null
   is "a disk too small for the files of two ranks: status 2" $? 2

@@ -61,7 +61,8 @@ campaign() { # COMMAND...: tests a command that writes out.h5
   "$@" >../out 2>../err || complain "the same command again fails"
   sed -i '/: has no tokenizer.json, /d' ../err # a note about the model of these tests
   for left in .out.h5.*; do [ ! -e "$left" ] || complain "$left stays"; done
-  [ "$(wc -l <../err) $(grep -c "^$1: .*/\.out\.h5\..*\.tmp: left over from an interrupted save, removed$" ../err)" = "1 1" ] || complain "no message about the temporary file"
+  [ "$(wc -l <../err) $(grep -c "^$1: .*/\.out\.h5\..*\.tmp: left over from an interrupted save, removed$" ../err)" = "1 1" ] ||
+    complain "no message about the temporary file"
   cmp -s out.h5 ../new || complain "the same command again writes something else"
   nothing_lost "$1: $failed failing calls give one line and keep the old file" $failed
 }

@@ -53,7 +53,8 @@ for tool in $(cd "$BIN" && ls fp8-*); do
       case $got in
         0) ;;
         1) [ "$tool" = fp8-doctor ] && [ ! -s err ] || unclear="$unclear $limit: $got $(cat err);" ;;
-        2) [ "$(grep -c -E "^$tool: .*(out of memory|annot allocate memory|COMMAND: error while loading shared libraries)" err) $(wc -l <err)" = "1 1" ] || unclear="$unclear $limit: $got $(cat err);" ;;
+        2) [ "$(grep -c -E "^$tool: .*(out of memory|annot allocate memory|COMMAND: error while loading shared libraries)" err) $(wc -l <err)" = \
+          "1 1" ] || unclear="$unclear $limit: $got $(cat err);" ;;
         127) grep -q "^$tool: error while loading shared libraries" err || unclear="$unclear $limit: $got $(cat err);" ;;
         *) unclear="$unclear $limit: $got $(cat err);" ;;
       esac

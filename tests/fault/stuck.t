@@ -16,7 +16,8 @@ stuck() {
   rm -rf run
   start=$(date +%s)
   FAULT_CALLS=$call FAULT_PATH=$path faulty hang 1 timeout 60 "$@" --timeout $limit
-  is "$name: status 1, and one line" "$? $(grep -c '^fp8-' ../err) $(grep -c "^fp8-step: rank $rank: $what: no progress within $limit s\$" ../err)" "1 1 1"
+  is "$name: status 1, and one line" "$? $(grep -c '^fp8-' ../err) $(grep -c "^fp8-step: rank $rank: $what: no progress within $limit s\$" ../err)" \
+    "1 1 1"
   [ $(($(date +%s) - start)) -le $((limit + 20)) ]
   result $? "$name: in time"
 }
@@ -24,7 +25,8 @@ cases() { # FLAG...: with these flags
   export FAULT_RANK=
   stuck "a write${1:+, $1}" 0 write 'step-00000002.tmp/rank-00000-of-00001.h5' 'writing run/step-00000002.tmp' $train "$@"
   export FAULT_RANK=1
-  stuck "two ranks, a sync of one${1:+, $1}" 1 fsync 'step-00000002.tmp/rank-00001-of-00002.h5' 'writing run/step-00000002.tmp' mpirun -n 2 $train "$@"
+  stuck "two ranks, a sync of one${1:+, $1}" 1 fsync 'step-00000002.tmp/rank-00001-of-00002.h5' 'writing run/step-00000002.tmp' \
+    mpirun -n 2 $train "$@"
 }
 # Each write takes a third of a second, the save several times --timeout.
 slow() { # FLAG...: with these flags

@@ -10,8 +10,8 @@ half=6 # N
 
 # train FOLDER FLAGS: runs fp8-step in FOLDER on two ranks
 train() {
-  (cd "$1" && shift && mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step ../m.h5 --data ../d.h5 --seq-length 32 --batch-size 2 \
-    --steps $((2 * half)) --save-every $half --warmup-steps 2 --lr 1e-2 --out run -q "$@" 2>>err </dev/null)
+  (cd "$1" && shift && mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step ../m.h5 --data ../d.h5 --seq-length 32 \
+    --batch-size 2 --steps $((2 * half)) --save-every $half --warmup-steps 2 --lr 1e-2 --out run -q "$@" 2>>err </dev/null)
 }
 # killed FOLDER FLAGS: sends SIGKILL to all ranks at the record of the checkpoint of step N; fails if the run ended before
 killed() {
@@ -20,13 +20,15 @@ killed() {
   done
   [ -d "$1/run/step-0000000$half" ] && ! grep -q '"type":"end"' "$1/run/log.jsonl"
 }
-# records FOLDER: prints the sorted records of the log without repeated steps, times, memory and bytes that were sent, which are fewer after an evaluation
+# records FOLDER: prints the sorted records of the log without repeated steps, times,
+# memory and bytes that were sent, which are fewer after an evaluation
 records() {
   awk '/^{"type":"run"/ { match($0, /"first_step":[0-9]+/); first = substr($0, RSTART + 13, RLENGTH - 13) + 0
          for (i in line) if (at[i] >= first) delete line[i]; next }
        { match($0, /"step":[0-9]+/); at[NR] = substr($0, RSTART + 7, RLENGTH - 7) + 0; line[NR] = $0 }
        END { for (i in line) print line[i] }' "$1/run/log.jsonl" |
-    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|sent_bytes[a-z0-9_]*\|seconds\|wait_s\|time\)":[^,}]*//g; s/"memory_used":{[^}]*}//' | sort
+    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|sent_bytes[a-z0-9_]*\|seconds\|wait_s\|time\)":[^,}]*//g; '\
+'s/"memory_used":{[^}]*}//' | sort
 }
 
 python3 "$SRC/tests/mpi/pairwise.py" fp8-step >ways
@@ -41,7 +43,8 @@ while read -r way; do
     killed $n.killed $way && break
   done
   train $n.killed $way >/dev/null
-  is "$way: the killed run resumes and ends" "$? $attempt $(grep -c '"type":"run"' $n.killed/run/log.jsonl) $(grep -c '"type":"end"' $n.killed/run/log.jsonl)" "0 $attempt 2 1"
+  is "$way: the killed run resumes and ends" \
+    "$? $attempt $(grep -c '"type":"run"' $n.killed/run/log.jsonl) $(grep -c '"type":"end"' $n.killed/run/log.jsonl)" "0 $attempt 2 1"
   (cd $n.whole/run && for f in step-*/*; do cmp "$f" ../../$n.killed/run/$f || exit 1; done && [ "$(echo step-*/* | wc -w)" = 6 ])
   result $? "$way: weights, moments and counters are equal"
   records $n.whole >whole.records && records $n.killed >killed.records

@@ -21,7 +21,8 @@ ends() {
   name=$1 line=$2
   shift 2
   "$@" >out 2>err </dev/null
-  is "$name: status 2, no loss, one line" "$? $(losses out | wc -l) $(grep -c '"type":"eval"' out) $(grep -c '^fp8-' err) $(grep -cE "^fp8-[a-z]*: (rank [0-9]: )?$line\$" err)" "2 0 0 1 1"
+  is "$name: status 2, no loss, one line" \
+    "$? $(losses out | wc -l) $(grep -c '"type":"eval"' out) $(grep -c '^fp8-' err) $(grep -cE "^fp8-[a-z]*: (rank [0-9]: )?$line\$" err)" "2 0 0 1 1"
 }
 ok "a run of two steps" fp8-step m.h5 --data d.h5 --out run $step --until-step 2
 cp d.h5 good.h5
@@ -35,7 +36,8 @@ for n in 1 2; do
   cp good.h5 d.h5
 done
 fp8-step m.h5 --data d.h5 --eval-data tokens.h5 --eval-every 1 --out run.eval $step >out 2>err
-is "damaged evaluation data gives status 2 at the first evaluation" "$? $(losses out | wc -l) $(grep -cE "^fp8-step: tokens.h5: $block\$" err)" "2 1 1"
+is "damaged evaluation data gives status 2 at the first evaluation" "$? $(losses out | wc -l) $(grep -cE "^fp8-step: tokens.h5: $block\$" err)" \
+  "2 1 1"
 ok "the run resumes with undamaged data" fp8-step m.h5 --data d.h5 --out run $step
 is "the run resumes at step 3" "$(losses out | cut -d' ' -f1 | tr '\n' ' ')" "3 4 "
 done_testing

@@ -66,7 +66,8 @@ newest=$(fp8-resume run --print)
 ok "a lost rank: the newest checkpoint verifies" fp8-info --verify "$newest"
 next=$(($(echo "${newest##*-}" | sed "s/^0*//") + 1))
 logged=$(grep -o 'run/step-[0-9]*' log | tail -1 | sed 's/.*-0*//') # a checkpoint may be committed and not yet logged
-is "a lost rank: the newest checkpoint is the last in the log, or the next" "$([ $((next - 1 - logged)) -ge 0 ] && [ $((next - 1 - logged)) -le 2 ]; echo $?)" 0
+is "a lost rank: the newest checkpoint is the last in the log, or the next" \
+  "$([ $((next - 1 - logged)) -ge 0 ] && [ $((next - 1 - logged)) -le 2 ]; echo $?)" 0
 mpirun -n 3 fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 4 --steps 4000 --until-step $next --out run -q >out 2>err </dev/null
 is "a lost rank: the run resumes from the newest checkpoint" "$? $(losses out | cut -d' ' -f1)" "0 $next"
 
@@ -74,13 +75,15 @@ is "a lost rank: the run resumes from the newest checkpoint" "$? $(losses out | 
 rm -rf run
 begin 4 $train --dp-replicate 2
 until_says '"type":"step","step":3'
-lost "a rank of a copy lost during training" 3 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
+lost "a rank of a copy lost during training" 3 \
+  '(all-reduce|all-gather|all-gather of lengths|reduce-scatter) [0-9]+( of dp_(shard|replicate))? \(step [0-9]+\)'
 
 # --- ranks that divide linears
 rm -rf run
 begin 4 $train --tp 2
 until_says '"type":"step","step":3'
-lost "a rank that divides linears lost during training" 3 '(all-reduce|all-gather|all-gather of lengths|reduce-scatter|all-to-all|message) [0-9]+( of .*)? \(step [0-9]+\)'
+lost "a rank that divides linears lost during training" 3 \
+  '(all-reduce|all-gather|all-gather of lengths|reduce-scatter|all-to-all|message) [0-9]+( of .*)? \(step [0-9]+\)'
 
 rm -rf run
 # shellcheck disable=SC2086
@@ -95,15 +98,20 @@ early() {
   shift 3
   start=$(date +%s)
   timeout 60 mpirun -n 2 sh -c "$@" >log 2>err </dev/null
-  is "$name: status 1 and one line" "$? $(grep -c '^fp8-' err) $(grep -c "^fp8-[a-z]*: rank $((1 - STOPPED)): $point did not end within $limit s: another rank has not started or is stopped\$" err)" "1 1 1"
+  is "$name: status 1 and one line" \
+    "$? $(grep -c '^fp8-' \
+    err) $(grep -c "^fp8-[a-z]*: rank $((1 - STOPPED)): $point did not end within $limit s: another rank has not started or is stopped\$" err)" \
+    "1 1 1"
   [ $(($(date +%s) - start)) -le $((limit + 8)) ]
   result $? "$name: the job ends in time"
 }
 for rank in 0 1; do
-  early "rank $rank is stopped before MPI_Init" $rank MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
+  early "rank $rank is stopped before MPI_Init" $rank MPI_Init \
+    '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
   early "rank $rank is stopped after MPI_Init" $rank "the first exchange" 'LD_PRELOAD=$PWD/init.so exec "$@"' sh $train
 done
-early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh \
+early "an evaluation whose rank is stopped before MPI_Init" 1 MPI_Init \
+  '[ $OMPI_COMM_WORLD_RANK != $STOPPED ] || kill -STOP $$; LD_PRELOAD=$PWD/init.so exec "$@"' sh \
   fp8-eval m.h5 --data d.h5 --seq-length 16 --timeout $limit
 
 fp8-tokenize "$FP8_SHARE/text/tinyshakespeare.txt" -o long.h5 >out 2>err

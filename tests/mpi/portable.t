@@ -1,5 +1,6 @@
 #!/bin/sh
-# fp8-step and fp8-doctor of the device bundle, which are linked against an older C library. fp8-step loads MPI when mpirun started it, fp8-doctor always.
+# fp8-step and fp8-doctor of the device bundle, which are linked against an older C library.
+# fp8-step loads MPI when mpirun started it, fp8-doctor always.
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 portable=${O:-$SRC/build}/portable/bin/fp8-step
@@ -45,5 +46,6 @@ is "one line says what to install" "$(cat err)" \
 doctor=${portable%step}doctor
 says "fp8-doctor finds this system's Open MPI" '^ *pass +MPI +Open MPI [45][^:]*mpirun, starts processes' "$doctor"
 says "without Open MPI fp8-doctor says in one line what to install" \
-  '^ *fail +MPI +libmpi.so.40: cannot be loaded: install Open MPI 4 or 5, or add its folder to LD_LIBRARY_PATH$' env LD_PRELOAD="$PWD/hide.so" "$doctor"
+  '^ *fail +MPI +libmpi.so.40: cannot be loaded: install Open MPI 4 or 5, or add its folder to LD_LIBRARY_PATH$' env LD_PRELOAD="$PWD/hide.so" \
+  "$doctor"
 done_testing

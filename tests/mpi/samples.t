@@ -21,10 +21,12 @@ unchanged() {
   same_step "$way: the same weights and moments" with/step-00000006 run/step-00000006
 }
 
-for way in "--precision fp32" "long: --precision fp32 --zero 1" "long: --precision fp32 --no-reshard-after-forward" "--precision fp32 --lora-rank 4"; do
+for way in "--precision fp32" "long: --precision fp32 --zero 1" \
+  "long: --precision fp32 --no-reshard-after-forward" "--precision fp32 --lora-rank 4"; do
   chosen "$way" || continue
   both
-  is "$way: a run with samples" "$? $(story with.log)" "0 run step1 step2 sample2 step3 checkpoint3 step4 sample4 step5 step6 sample6 checkpoint6 end6 "
+  is "$way: a run with samples" "$? $(story with.log)" \
+    "0 run step1 step2 sample2 step3 checkpoint3 step4 sample4 step5 step6 sample6 checkpoint6 end6 "
   unchanged
   is "$way: the text of the checkpoint" "$(ids with.log | tail -n 1)" \
     "$(fp8-generate with the --greedy --max-tokens 12 --precision fp32 --json | tail -n 1 | sed 's/.*"ids"://; s/}$//')"

@@ -9,11 +9,12 @@ export OMP_NUM_THREADS=1
 for ranks in 2 3; do
   for way in false true; do # the flag is in a file, so that the command lines recorded in the checkpoints are equal
     mkdir $ranks.$way && echo "{\"async-save\": $way}" >$ranks.$way/way.json
-    (cd $ranks.$way && mpirun -n $ranks fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size $((6 / ranks)) --steps 5 --save-every 2 --lr 1e-2 \
-      --config way.json --out run -q >log 2>err </dev/null)
+    (cd $ranks.$way && mpirun -n $ranks fp8-step ../m.h5 --data ../d.h5 --seq-length 16 --batch-size $((6 / ranks)) --steps 5 --save-every 2 \
+      --lr 1e-2 --config way.json --out run -q >log 2>err </dev/null)
   done
   is "$ranks ranks, --async-save: each checkpoint has a record" "$(grep '"type":"checkpoint"' $ranks.true/log | field step - | tr '\n' ' ')" "2 4 5 "
-  (cd $ranks.false/run && for f in step-*/*; do cmp "$f" ../../$ranks.true/run/$f || exit 1; done && [ "$(echo step-*/* | wc -w)" = $((3 * ranks + 3)) ])
+  (cd $ranks.false/run && for f in step-*/*; do cmp "$f" ../../$ranks.true/run/$f || exit 1; done &&
+    [ "$(echo step-*/* | wc -w)" = $((3 * ranks + 3)) ])
   result $? "$ranks ranks, --async-save: the files are those of synchronous saves"
 done
 
@@ -29,8 +30,8 @@ begin() {
   rm -f pid0 pid1 log notes
   run=$1
   shift
-  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 2 --steps 100000 --lr 1e-3 \
-    --out "$run" "$@" >log 2>notes </dev/null &
+  mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step m.h5 --data d.h5 --seq-length 32 --batch-size 2 --steps 100000 \
+    --lr 1e-3 --out "$run" "$@" >log 2>notes </dev/null &
   job=$!
 }
 unfinished() { [ -n "$(find killed -name 'step-*.tmp')" ]; }
@@ -67,7 +68,8 @@ for way in "" --async-save; do
   limit 4096
   soon warnings 3
   result $? "full disk ${way:+with }$way: the run continues and writes warnings"
-  says "${way:+$way: }the message names rank and file" '^fp8-step: step [0-9]+ is not saved: rank 1: full/step-[0-9]+.tmp/rank-00001-of-00002.h5: cannot write: File too large' cat notes
+  says "${way:+$way: }the message names rank and file" \
+    '^fp8-step: step [0-9]+ is not saved: rank 1: full/step-[0-9]+.tmp/rank-00001-of-00002.h5: cannot write: File too large' cat notes
   limit unlimited
   soon recovered
   result $? "${way:+$way: }the next save succeeds after space is freed"
@@ -77,5 +79,6 @@ for way in "" --async-save; do
   is "${way:+$way: }a stop that cannot save gives status 2" $? 2
   ok "${way:+$way: }all checkpoints verify" sh -c 'for s in full/step-*; do fp8-info --verify $s || exit 1; done'
 done
-says "the last line names the step" '^fp8-step: rank 1: full/step-[0-9]+.tmp/.*; the last step is not saved, earlier checkpoints are unchanged$' grep 'the last step' notes
+says "the last line names the step" '^fp8-step: rank 1: full/step-[0-9]+.tmp/.*; the last step is not saved, earlier checkpoints are unchanged$' \
+  grep 'the last step' notes
 done_testing

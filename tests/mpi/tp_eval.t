@@ -26,7 +26,8 @@ print(len(tokens(other)), [r["index"] for r in tokens(other)] == list(range(len(
 
 # --- fp32: every loss of a token; documents of their own lengths with a mask, and joined ones. Each kind of mesh once, or with each model
 for i in $(seq 1 40); do
-  printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' "$(head -c $((i % 17 + 3)) text.txt | tr -c '[:lower:]' a)" $i
+  printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' \
+    "$(head -c $((i % 17 + 3)) text.txt | tr -c '[:lower:]' a)" $i
 done >chat.jsonl
 sed 's/<|im_start|>/S/g; s/<|im_end|>/E/g' "$FP8_SHARE/templates/chatml.json" >template.json
 fp8-tokenize chat.jsonl --template template.json --tokenizer "$FP8_SHARE/tokenizers/shakespeare" --pack 48 -o packed.h5 -q >out 2>err &&
@@ -50,7 +51,8 @@ is "documents of a sequence are separate" "$(mpirun -n 4 fp8-eval p.h5 --data pa
 for recipe in tensorwise rowwise rowwise_with_gw_hp current delayed mxfp8; do
   evaluate 1 m.h5 one $few --precision fp8 --recipe $recipe
   evaluate 2 m.h5 many $few --precision fp8 --recipe $recipe --tp 2
-  is "$recipe: the loss is within the spread of the recipe" "$? $(same one many 1e-3) $(field fp8_flop_share many)" "0 0 True True True True $(field fp8_flop_share one)"
+  is "$recipe: the loss is within the spread of the recipe" "$? $(same one many 1e-3) $(field fp8_flop_share many)" \
+    "0 0 True True True True $(field fp8_flop_share one)"
 done
 # With f32 activations and one batch, only the order of sums in f32 differs, and all scales are those of one rank.
 for recipe in tensorwise rowwise delayed; do
@@ -62,7 +64,8 @@ for recipe in tensorwise rowwise delayed; do
 done
 
 # --- a run on another mesh, with delayed scales that the checkpoint has, and several recipes in turn
-mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 8 --steps 3 --precision fp8 --recipe delayed --tp 2 --out run -q >log 2>err </dev/null
+mpirun -n 2 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 8 --steps 3 --precision fp8 --recipe delayed --tp 2 --out run -q >log \
+  2>err </dev/null
 evaluate 1 run one $few --precision fp8 --recipe delayed
 evaluate 4 run many $few --precision fp8 --recipe delayed --tp 4
 is "a checkpoint of tp 2 is evaluated with tp 4" "$? $(same one many 1e-3)" "0 0 True True True True"

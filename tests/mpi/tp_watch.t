@@ -1,12 +1,14 @@
 #!/bin/sh
-# What runs on ranks that divide linears (--tp) show of themselves: statistics of FP8 operands, in fp8-step and fp8-inspect, text that the model continues,
+# What runs on ranks that divide linears (--tp) show of themselves: statistics of FP8 operands,
+# in fp8-step and fp8-inspect, text that the model continues,
 # evaluations and profiles. tp_eval.t has fp8-eval.
 # shellcheck disable=SC2086 # lists of words on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 . "$SRC/tests/cli/train.sh"
 export OMP_NUM_THREADS=1
 
-# differences FILE FILE [BOUND]: the number of records if it is the same; then a line for each count that differs, each figure of a weight, and each figure of
+# differences FILE FILE [BOUND]: the number of records if it is the same;
+# then a line for each count that differs, each figure of a weight, and each figure of
 # which the relative difference, of a share the difference, is above the bound, 1e-3
 differences() {
   python3 -c '
@@ -24,7 +26,8 @@ for a, b in zip(one, other):
     if set(a) != set(b) or where != [b.get(k) for k in ("linear", "gemm", "operand")]:
         print("other members", where)
     for k in a:
-        exact = k in ("elements", "scales", "format", "granularity", "blocks count 0") or (a.get("operand") == "weight" and "sqnr_db" not in k and k != "time")
+        exact = k in ("elements", "scales", "format", "granularity", "blocks count 0") or (
+            a.get("operand") == "weight" and "sqnr_db" not in k and k != "time")
         if exact and a[k] != b.get(k):
             print(k, where, a[k], b.get(k))
         elif isinstance(a[k], float):
@@ -39,8 +42,8 @@ step() {
   n=$1 out=$2
   shift 2
   rm -rf "$out"
-  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 32 --sampler sequential --steps 1 --precision fp8 --activations f32 --tensor-stats-every 1 --timeout 60 --out "$out" -q "$@" \
-    >log 2>err </dev/null
+  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 32 --sampler sequential --steps 1 --precision fp8 --activations f32 --tensor-stats-every 1 \
+    --timeout 60 --out "$out" -q "$@" >log 2>err </dev/null
 }
 for recipe in rowwise tensorwise rowwise_with_gw_hp delayed "rowwise --rowwise-single-copy --fp8-lm-head"; do
   step 1 one --batch-size 8 --recipe $recipe
@@ -52,7 +55,8 @@ for recipe in rowwise tensorwise rowwise_with_gw_hp delayed "rowwise --rowwise-s
 done
 step 2 one --batch-size 4 --recipe rowwise
 step 4 many --batch-size 4 --recipe rowwise --tp 2
-is "two parts of the samples have the statistics that they have without --tp" "$? $(differences one/tensors.jsonl many/tensors.jsonl)" "0 $(wc -l <one/tensors.jsonl)"
+is "two parts of the samples have the statistics that they have without --tp" "$? $(differences one/tensors.jsonl many/tensors.jsonl)" \
+  "0 $(wc -l <one/tensors.jsonl)"
 
 # --- fp8-inspect
 rm -rf one many
@@ -67,9 +71,11 @@ for recipe in rowwise tensorwise delayed; do
   done
   near_values "and the loss" "$(field loss many)" "$(field loss one)"
 done
-# The heads of w.h5 end where blocks of 128 do; its MLP has five blocks, and the last one is smaller. Another code of one element moves the figures of its block
+# The heads of w.h5 end where blocks of 128 do; its MLP has five blocks, and the last one is smaller.
+# Another code of one element moves the figures of its block
 # by up to a hundredth.
-fp8-init tiny --set hidden_size=64 --set num_attention_heads=4 --set num_key_value_heads=2 --set head_dim=128 --set intermediate_size=576 -o w.h5 -q >out 2>err
+fp8-init tiny --set hidden_size=64 --set num_attention_heads=4 --set num_key_value_heads=2 --set head_dim=128 --set intermediate_size=576 -o w.h5 \
+  -q >out 2>err
 for way in "long: m rowwise 2 8" "long: m tensorwise 4 4" "w blockwise 4 4"; do
   chosen "$way" || continue
   set -- $way
@@ -78,7 +84,8 @@ for way in "long: m rowwise 2 8" "long: m tensorwise 4 4" "w blockwise 4 4"; do
   is "$2 on $3 ranks with --blocks: the same" "$? $(grep -c '"blocks":{"count":[1-9]' many) $(differences one many 0.05)" \
     "0 $(grep -c '"type":"operand"' one) $(grep -c -E '"type":"(operand|gemm)"' one)"
 done
-# What is measured of linears with and without FP8 counts each sequence and each gradient once; with --tp 4, two ranks have the same key and value head.
+# What is measured of linears with and without FP8 counts each sequence and each gradient once;
+# with --tp 4, two ranks have the same key and value head.
 # measured FILE FILE: the number of records, then each figure that differs by more than a tenth of the largest of its kind, or a fiftieth for
 # differences of gradients
 measured() {
@@ -102,7 +109,8 @@ for way in "tensorwise 4 8 --tp 4" "long: rowwise 4 4 --tp 2 --dp-replicate 2"; 
   recipe=${way%% *} rest=${way#* }
   mesh=${rest#* }
   inspect 1 fp8-inspect m.h5 --recipe $recipe --batch-size 8 --sensitivity --recommend 1 --layers 'model.layers.1.*' -o one.json -f >one
-  inspect ${rest%% *} fp8-inspect m.h5 --recipe $recipe --batch-size $mesh --sensitivity --recommend 1 --layers 'model.layers.1.*' -o many.json -f >many
+  inspect ${rest%% *} fp8-inspect m.h5 --recipe $recipe --batch-size $mesh --sensitivity --recommend 1 \
+    --layers 'model.layers.1.*' -o many.json -f >many
   is "$way: sensitivities and the recommendation are those of one rank" "$? $(measured one many)" "0 26"
   ok "$way: the recommended configuration is that of one rank" cmp one.json many.json
 done
@@ -114,8 +122,8 @@ watched() {
   n=$1 out=$2
   shift 2
   rm -rf "$out"
-  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --sample-every 2 --sample-prompt 'the king' --sample-tokens 12 --eval-data d.h5 --eval-every 2 \
-    --eval-batches 2 --timeout 60 --out "$out" "$@" >"$out.log" 2>"$out.err" </dev/null
+  mpirun -n "$n" fp8-step m.h5 --data d.h5 --seq-length 16 --steps 4 --lr 1e-2 --sample-every 2 --sample-prompt 'the king' --sample-tokens 12 \
+    --eval-data d.h5 --eval-every 2 --eval-batches 2 --timeout 60 --out "$out" "$@" >"$out.log" 2>"$out.err" </dev/null
 }
 texts() { grep '"type":"sample"' "$1" | sed 's/,"seconds".*//'; }
 for precision in "fp32" "fp8 --activations f32 --recipe rowwise --fp8-lm-head"; do
@@ -126,7 +134,8 @@ for precision in "fp32" "fp8 --activations f32 --recipe rowwise --fp8-lm-head"; 
       profile=
       if long; then profile="--profile 2"; fi # it measures the machine; ranks.t and pp.t have profiles
       watched 4 four --batch-size 4 --tp 2 --precision $precision $profile
-      [ -z "$profile" ] || is "$precision, four ranks: there is a profile" "$(find four -name 'profile-*.json' | wc -l) $(grep -c 'where the time goes' four.err)" "1 1"
+      [ -z "$profile" ] || is "$precision, four ranks: there is a profile" \
+        "$(find four -name 'profile-*.json' | wc -l) $(grep -c 'where the time goes' four.err)" "1 1"
     else
       watched 2 two --batch-size 8 --tp 2 --precision $precision
     fi
@@ -141,11 +150,13 @@ mixture
 for way in "2 --tp 2 --ep 2 --seq-length 15" "long: 4 --tp 4 --ep 4 --seq-length 7"; do
   chosen "$way" || continue
   rm -rf one many
-  mpirun -n ${way%% *} fp8-step x.h5 --data d.h5 --batch-size 1 --steps 4 --precision fp32 --expert-rows 1 --timeout 20 --out many -q ${way#* } >many.log 2>err </dev/null
+  mpirun -n ${way%% *} fp8-step x.h5 --data d.h5 --batch-size 1 --steps 4 --precision fp32 --expert-rows 1 --timeout 20 --out many -q ${way#* } \
+    >many.log 2>err </dev/null
   fp8-step x.h5 --data d.h5 --batch-size 1 --steps 4 --precision fp32 --out one -q --seq-length ${way##* } >one.log 2>err </dev/null
   near "$way: tokens that the ranks do not divide" many.log one.log 1e-6
 done
 inspect 1 fp8-inspect x.h5 --recipe rowwise_with_gw_hp --batch-size 8 --routes bf16 >routes.one
 inspect 4 fp8-inspect x.h5 --recipe rowwise_with_gw_hp --batch-size 4 --routes bf16 --tp 2 >routes.many
-is "routes are those of one rank" "$? $(grep '"type":"routes"' routes.many | sed 's/,"time".*//')" "0 $(grep '"type":"routes"' routes.one | sed 's/,"time".*//')"
+is "routes are those of one rank" "$? $(grep '"type":"routes"' routes.many | sed 's/,"time".*//')" \
+  "0 $(grep '"type":"routes"' routes.one | sed 's/,"time".*//')"
 done_testing

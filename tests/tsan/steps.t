@@ -10,8 +10,8 @@ export OMP_NUM_THREADS=1
 step() {
   ranks=$1 run=$2
   shift 2
-  mpirun -n "$ranks" fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-batches 1 --seq-length 16 --batch-size 1 --steps 6 --out "$run" --save-every 1 \
-    --async-save --timeout 100 --quiet "$@" >"$run.log" 2>"$run.err" </dev/null
+  mpirun -n "$ranks" fp8-step m.h5 --data d.h5 --eval-data d.h5 --eval-batches 1 --seq-length 16 --batch-size 1 --steps 6 --out "$run" \
+    --save-every 1 --async-save --timeout 100 --quiet "$@" >"$run.log" 2>"$run.err" </dev/null
 }
 quiet() { is "$1: ThreadSanitizer reports nothing" "$(grep -c ThreadSanitizer "$2")" 0; }
 
@@ -24,8 +24,8 @@ for ranks in 1 2; do
 done
 
 # The files of one rank are limited: each save fails and is retried.
-mpirun -n 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -f 100; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 6 \
-  --out fails --save-every 1 --async-save --timeout 100 --quiet >fails.log 2>fails.err </dev/null
+mpirun -n 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -f 100; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 \
+  --steps 6 --out fails --save-every 1 --async-save --timeout 100 --quiet >fails.log 2>fails.err </dev/null
 is "a last save that fails gives status 2" $? 2
 quiet "failing saves" fails.err
 is "each failed save has a warning record" "$(grep -c '"type":"warning"' fails.log)" "$(grep -c 'is not saved' fails.err)"
@@ -33,8 +33,8 @@ is "each failed save has a warning record" "$(grep -c '"type":"warning"' fails.l
 result $? "the failed saves are reported on standard error"
 
 # A request to stop while a save is under way.
-mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 100000 --out stops \
-  --save-every 1 --async-save --timeout 100 --quiet >stops.log 2>stops.err </dev/null &
+mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 100000 \
+  --out stops --save-every 1 --async-save --timeout 100 --quiet >stops.log 2>stops.err </dev/null &
 job=$!
 seen() { until grep -qs "$1" "$2" || [ "$((waited = waited + 1))" = 600 ]; do sleep 0.1; done; }
 waited=0
@@ -45,8 +45,8 @@ is "a request to stop gives status 75" $? 75
 quiet "a request to stop" stops.err
 
 # A rank that is stopped.
-mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 100000 --out lost \
-  --save-every 1 --async-save --timeout 4 --quiet >lost.log 2>lost.err </dev/null &
+mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec "$@"' sh fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 1 --steps 100000 \
+  --out lost --save-every 1 --async-save --timeout 4 --quiet >lost.log 2>lost.err </dev/null &
 job=$!
 waited=0
 seen '"step":3,' lost/log.jsonl
@@ -61,7 +61,8 @@ result $? "the lost rank is named"
 # Several megabytes, so that fp8-log parses the log with several threads.
 python3 -c '
 for i in range(60000):
-    print("{\"type\":\"step\",\"step\":%d,\"tokens\":%d,\"loss\":%.6f,\"step_s\":0.5,\"tokens_per_s\":100.5}" % (i + 1, 64 * (i + 1), 3 + 1 / (i + 1)))' >long.jsonl
+    print("{\"type\":\"step\",\"step\":%d,\"tokens\":%d,\"loss\":%.6f,\"step_s\":0.5,\"tokens_per_s\":100.5}"
+          % (i + 1, 64 * (i + 1), 3 + 1 / (i + 1)))' >long.jsonl
 ok "fp8-log reads a long log" fp8-log long.jsonl --json
 quiet "a long log" err
 is "all its records are counted" "$(field steps out)" 60000
