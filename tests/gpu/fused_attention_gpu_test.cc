@@ -119,8 +119,8 @@ class FusedAttentionGpu : public ::testing::Test {
     if (passed == Passed::all) d = {l.start.view(), inputs.count, inputs.longest};
     const float scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
     const AttentionOptions options{passed == Passed::starts ? AttentionKernels::plain : AttentionKernels::fused};
-    attention_forward(ctx, q, k, v, scale, d, l.out.view(), l.lse.view(), options);
-    attention_backward(ctx, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, d, dq, dk, dv, options);
+    attention_forward(ctx, {q, k, v, scale, d, l.out.view(), l.lse.view()}, options);
+    attention_backward(ctx, {q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, d, dq, dk, dv}, options);
     return {floats(l.out), floats(l.lse), floats(l.dqkv)};
   }
   // Compares cuDNN with the unfused kernels and the host, and checks that a second run has equal bits.
@@ -216,8 +216,8 @@ TEST_F(FusedAttentionGpu, AtomicSumsMatchOrderedOnes) {
   const auto [q, k, v] = split(s, l.qkv);
   const auto [dq, dk, dv] = split(s, l.dqkv);
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
-  attention_forward(ctx_, q, k, v, scale, {}, l.out.view(), l.lse.view());
-  attention_backward(ctx_, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, {}, dq, dk, dv,
+  attention_forward(ctx_, {q, k, v, scale, {}, l.out.view(), l.lse.view()});
+  attention_backward(ctx_, {q, k, v, l.out.view(), l.lse.view(), l.dout.view(), scale, {}, dq, dk, dv},
                      {.deterministic = false});
   EXPECT_LE(difference(floats(l.dqkv), run(ctx_, s, inputs, Passed::nothing).gradients), 0x1p-6);
 }
@@ -263,8 +263,8 @@ TEST_F(FusedAttentionGpu, DryRunPlansTheMemoryOfTheRun) {
     Context dry = ctx_.with(planned);
     dry.dry = true;
     const Documents d = passed == Passed::all ? Documents{l.start.view(), 5, 200} : Documents{};
-    attention_forward(dry, q, k, v, 0.125f, d, l.out.view(), l.lse.view());
-    attention_backward(dry, q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, d, dq, dk, dv);
+    attention_forward(dry, {q, k, v, 0.125f, d, l.out.view(), l.lse.view()});
+    attention_backward(dry, {q, k, v, l.out.view(), l.lse.view(), l.dout.view(), 0.125f, d, dq, dk, dv});
     (void)run(ctx_, s, inputs, passed);
     EXPECT_EQ(planned.peak(), memory_->peak());
   }

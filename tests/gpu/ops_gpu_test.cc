@@ -15,14 +15,8 @@ struct GpuOps : test::Gpu {
                        const Amax& amax = {}) {
     ops::rmsnorm_forward(context(), x, w, eps, y, rstd, amax);
   }
-  void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
-                           const View& rstd, const Amax& amax = {}) {
-    ops::add_rmsnorm_forward(context(), x, delta, w, eps, sum, y, rstd, amax);
-  }
-  void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
-                        const View& dw, const Amax& amax = {}) {
-    ops::rmsnorm_backward(context(), dy, x, w, rstd, up, dx, dw, amax);
-  }
+  void add_rmsnorm_forward(const AddNorm& norm) { ops::add_rmsnorm_forward(context(), norm); }
+  void rmsnorm_backward(const NormGradient& norm) { ops::rmsnorm_backward(context(), norm); }
   void add(const View& a, const View& b, const View& out) { ops::add(context(), a, b, out); }
   void copy(const View& in, const View& out) { ops::copy(context(), in, out); }
   void zero(const View& x) { ops::zero(context(), x); }
@@ -45,10 +39,7 @@ struct GpuOps : test::Gpu {
   void logit_sums(const View& logits, const View& targets, std::int64_t first, const View& maxima, const View& out) {
     ops::logit_sums(context(), logits, targets, first, maxima, out);
   }
-  void cross_entropy_of_part(const View& logits, const View& targets, std::int64_t first, const View& maxima,
-                             const View& sums, const View& losses, float scale, bool backward) {
-    ops::cross_entropy_of_part(context(), logits, targets, first, maxima, sums, losses, scale, backward);
-  }
+  void cross_entropy_of_part(const PartOfLogits& part) { ops::cross_entropy_of_part(context(), part); }
   void bias_backward(const View& dy, const View& db) { ops::bias_backward(context(), dy, db); }
   void cross_entropy(const View& logits, const View& targets, const View& losses, float scale, bool backward) {
     ops::cross_entropy(context(), logits, targets, losses, scale, backward);
@@ -60,15 +51,8 @@ struct GpuOps : test::Gpu {
   void rope(const View& x, const View& cos, const View& sin, bool inverse) {
     ops::rope(context(), x, cos, sin, inverse);
   }
-  void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
-                         const View& out, const View& lse) {
-    ops::attention_forward(context(), q, k, v, scale, documents, out, lse, kPlain);
-  }
-  void attention_backward(const View& q, const View& k, const View& v, const View& out, const View& lse,
-                          const View& dout, float scale, const Documents& documents, const View& dq, const View& dk,
-                          const View& dv) {
-    ops::attention_backward(context(), q, k, v, out, lse, dout, scale, documents, dq, dk, dv, kPlain);
-  }
+  void attention_forward(const AttentionForward& call) { ops::attention_forward(context(), call, kPlain); }
+  void attention_backward(const AttentionBackward& call) { ops::attention_backward(context(), call, kPlain); }
 
  private:
   static constexpr AttentionOptions kPlain{AttentionKernels::plain};  // fused ones: fused_attention_gpu_test.cc
@@ -146,7 +130,7 @@ TEST(OpsGpu, RepeatedCallsHaveEqualBits) {
     const View tx = gpu.put(x.view), tdy = gpu.put(dy.view), tw = gpu.put(w.view()), tr = gpu.put(rstd.view()),
                dw = gpu.put(zeros.view()), db = gpu.put(zeros.view()), dt = gpu.put(table.view());
     gpu.rmsnorm_forward(tx, tw, cases::kNormEps, gpu.put(y.view()), tr);
-    gpu.rmsnorm_backward(tdy, tx, tw, tr, {}, gpu.put(y.view()), dw);
+    gpu.rmsnorm_backward({tdy, tx, tw, tr, {}, gpu.put(y.view()), dw});
     gpu.bias_backward(tdy, db);
     gpu.embedding_backward(gpu.put(tokens.view()), tdy, dt);
     Values all;

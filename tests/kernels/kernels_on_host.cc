@@ -15,14 +15,11 @@ namespace ops {
 std::string attention_library() { return "none"; }
 GradientBytes gradient_bytes(const Context&, const View&, std::int64_t, const Documents&) { return {}; }
 FusedCost fused_cost(const Context&, const View&, std::int64_t, const Documents&, bool, bool) { return {}; }
-void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                             const Documents& documents, const View& out, const View& lse) {
-  attention_forward(ctx, q, k, v, scale, documents, out, lse, {AttentionKernels::plain});
+void fused_attention_forward(const Context& ctx, const AttentionForward& of) {
+  attention_forward(ctx, of, {AttentionKernels::plain});
 }
-void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                              const View& lse, const View& dout, float scale, const Documents& documents,
-                              const View& dq, const View& dk, const View& dv, bool) {
-  attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, {AttentionKernels::plain});
+void fused_attention_backward(const Context& ctx, const AttentionBackward& of, bool) {
+  attention_backward(ctx, of, {AttentionKernels::plain});
 }
 
 }  // namespace ops

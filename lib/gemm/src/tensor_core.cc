@@ -130,7 +130,7 @@ void TensorCoreGemm::sum(const Tile& tile, const TensorCoreLoops& loops, bool fa
           scales.a += chain * scales.a_stride + begin;
           scales.b += chain * scales.b_stride + j * kernels_.panel;
         }
-        loops.sums(a + begin * a_bytes, rows, n, b + j * piece * b_bytes, count, fast, scales,
+        loops.sums({a + begin * a_bytes, rows, n, b + j * piece * b_bytes, count}, fast, scales,
                    tile.sums + begin * tile.stride + j * kernels_.panel, tile.stride);
       }
     }

@@ -187,10 +187,10 @@ void end_chain(const float (*chain)[kPanel], std::int64_t rows, bool fast, const
 
 /// See TensorCoreLoops. Path::add_block() continues accumulators [rows, panel] by one block.
 template <class Path, int kBlock>
-void sums(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const std::byte* b, std::int64_t blocks,
-          bool fast, const ChainScales& scales, float* c, std::int64_t stride) {
-  const auto* const left = reinterpret_cast<const BlockA<kBlock>*>(a);
-  const auto* const right = reinterpret_cast<const BlockB<kBlock, Path::kPanel>*>(b);
+void sums(const PackedBlocks& packed, bool fast, const ChainScales& scales, float* c, std::int64_t stride) {
+  const auto* const left = reinterpret_cast<const BlockA<kBlock>*>(packed.a);
+  const auto* const right = reinterpret_cast<const BlockB<kBlock, Path::kPanel>*>(packed.b);
+  const std::int64_t rows = packed.rows, blocks = packed.blocks;
   const std::int64_t length = fast ? blocks : kSlowChain / kBlock;
   alignas(64) float chain[kMostRows][Path::kPanel];
   const float *scale_a = scales.a, *scale_b = scales.b;
@@ -198,7 +198,7 @@ void sums(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const st
     for (std::int64_t row = 0; row < rows; ++row)
       for (int j = 0; j < Path::kPanel; ++j) chain[row][j] = fast ? c[row * stride + j] : 0.0f;
     for (std::int64_t i = begin; i < std::min(blocks, begin + length); ++i)
-      Path::add_block(left + i * a_stride, rows, right[i], chain[0], Path::kPanel);
+      Path::add_block(left + i * packed.a_stride, rows, right[i], chain[0], Path::kPanel);
     end_chain<Path::kPanel>(chain, rows, fast, scale_a, scale_b, c, stride);
     if (scale_a == nullptr) continue;
     scale_a += scales.a_stride;

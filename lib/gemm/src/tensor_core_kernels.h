@@ -20,7 +20,7 @@ namespace fp8::gemm {
 
 /// Products of one chain with slow accumulation.
 inline constexpr std::int64_t kSlowChain = 128;
-/// Maximum rows of A per call of sums().
+/// Maximum rows of A per call of TensorCoreLoops::sums.
 inline constexpr std::int64_t kMostRows = 64;
 /// Rows of packed A are a multiple of this.
 inline constexpr std::int64_t kRowsAtOnce = 4;
@@ -42,6 +42,15 @@ struct ChainScales {
   std::int64_t b_stride = 0;  ///< elements between chains
 };
 
+/// Packed operands of a call of TensorCoreLoops::sums.
+struct PackedBlocks {
+  const std::byte* a;     ///< [blocks, a_stride], from the first row on
+  std::int64_t a_stride;  ///< packed blocks between blocks of K
+  std::int64_t rows;      ///< rows of A, a multiple of kRowsAtOnce, at most kMostRows
+  const std::byte* b;     ///< [blocks]
+  std::int64_t blocks;    ///< blocks of K
+};
+
 /// Loops for one length of a block. Packed operands are whole blocks, padded with positive zeros. NaN and infinities
 /// are packed as zeros.
 struct TensorCoreLoops {
@@ -55,12 +64,10 @@ struct TensorCoreLoops {
   /// Packs the panel of B that begins with column `begin`, blocks [first, first + blocks) of K, into to [blocks].
   /// Returns whether a value is NaN or infinite.
   bool (*pack_b)(const CodeMatrix& b, std::int64_t begin, std::int64_t first, std::int64_t blocks, std::byte* to);
-  /// Continues the sums c [rows, panel], rows `stride` floats apart, by `blocks` blocks: a [blocks, a_stride] from the
-  /// first row on, b [blocks]. `rows` is a multiple of kRowsAtOnce and at most kMostRows. Fast: c is the accumulator.
-  /// Slow: c is the sum of the previous chains, and `blocks` begins a chain. Scales, only if slow: the result of a
-  /// chain is multiplied by the product of its two scales, rounded to f32, before it is added.
-  void (*sums)(const std::byte* a, std::int64_t a_stride, std::int64_t rows, const std::byte* b, std::int64_t blocks,
-               bool fast, const ChainScales& scales, float* c, std::int64_t stride);
+  /// Continues the sums c [rows, panel], rows `stride` floats apart, by the packed blocks. Fast: c is the accumulator.
+  /// Slow: c is the sum of the previous chains, and the first block begins a chain. Scales, only if slow: the result of
+  /// a chain is multiplied by the product of its two scales, rounded to f32, before it is added.
+  void (*sums)(const PackedBlocks& packed, bool fast, const ChainScales& scales, float* c, std::int64_t stride);
 };
 
 /// Loops of one instruction set.

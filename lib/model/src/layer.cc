@@ -95,8 +95,15 @@ void cached_attention(const Context& ctx, const LayerEnvironment& env, const Sav
 void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivations& saved) {
   const Heads x = split(saved.qkv, env);
   if (env.cache != nullptr) return cached_attention(ctx, env, saved, x.q);
-  ops::attention_forward(ctx, x.q, x.k, x.v, env.attention_scale(), env.documents,
-                         heads_of(saved.attention, env, 0, env.sizes.heads.local), saved.lse, env.execution.attention);
+  ops::attention_forward(ctx,
+                         {.q = x.q,
+                          .k = x.k,
+                          .v = x.v,
+                          .scale = env.attention_scale(),
+                          .documents = env.documents,
+                          .out = heads_of(saved.attention, env, 0, env.sizes.heads.local),
+                          .lse = saved.lse},
+                         env.execution.attention);
   count_attention(ctx, env, x.q, 1);
   env.forward_done(ctx, "self_attn.attention", saved.attention);
 }
@@ -154,8 +161,18 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
                      const SavedActivations& saved, const View& d_attention, const View& dqkv) {
   const std::int64_t h = env.sizes.heads.local, kv = env.sizes.key_value_heads.local, d = env.config.head_dim;
   const Heads x = split(saved.qkv, env), dx = split(dqkv, env);
-  ops::attention_backward(ctx, x.q, x.k, x.v, heads_of(saved.attention, env, 0, h), saved.lse,
-                          heads_of(d_attention, env, 0, h), env.attention_scale(), env.documents, dx.q, dx.k, dx.v,
+  ops::attention_backward(ctx,
+                          {.q = x.q,
+                           .k = x.k,
+                           .v = x.v,
+                           .out = heads_of(saved.attention, env, 0, h),
+                           .lse = saved.lse,
+                           .dout = heads_of(d_attention, env, 0, h),
+                           .scale = env.attention_scale(),
+                           .documents = env.documents,
+                           .dq = dx.q,
+                           .dk = dx.k,
+                           .dv = dx.v},
                           env.execution.attention);
   count_attention(ctx, env, x.q, ops::kAttentionBackward);
   env.rows.ranks.sum_copies(ctx, dqkv.columns(h * d, (h + 2 * kv) * d));
@@ -165,10 +182,18 @@ void attend_backward(const Context& ctx, const LayerEnvironment& env, const Unit
   env.backward_done(ctx, "self_attn.rope", dqkv.columns(0, (h + kv) * d));
   if (env.config.qk_norm) {
     const View dq = rows_of_heads(dqkv, env, 0, h), dk = rows_of_heads(dqkv, env, h, kv);
-    ops::rmsnorm_backward(ctx, dq, rows_of_heads(saved.qk_raw, env, 0, h), w.vector(Slot::q_norm), saved.q_rstd, {}, dq,
-                          g.of(Slot::q_norm));
-    ops::rmsnorm_backward(ctx, dk, rows_of_heads(saved.qk_raw, env, h, kv), w.vector(Slot::k_norm), saved.k_rstd, {},
-                          dk, g.of(Slot::k_norm));
+    ops::rmsnorm_backward(ctx, {.dy = dq,
+                                .x = rows_of_heads(saved.qk_raw, env, 0, h),
+                                .weight = w.vector(Slot::q_norm),
+                                .rstd = saved.q_rstd,
+                                .dx = dq,
+                                .dweight = g.of(Slot::q_norm)});
+    ops::rmsnorm_backward(ctx, {.dy = dk,
+                                .x = rows_of_heads(saved.qk_raw, env, h, kv),
+                                .weight = w.vector(Slot::k_norm),
+                                .rstd = saved.k_rstd,
+                                .dx = dk,
+                                .dweight = g.of(Slot::k_norm)});
     env.backward_done(ctx, "self_attn.q_norm", dqkv.columns(0, h * d));
     env.backward_done(ctx, "self_attn.k_norm", dqkv.columns(h * d, (h + kv) * d));
   }
@@ -294,14 +319,27 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
   if (in.delta.empty()) {
     ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), saved.n1, saved.rstd1, n1_amax);
   } else {
-    ops::add_rmsnorm_forward(ctx, in.base, in.delta, norm, eps_of(env), in.x, saved.n1, saved.rstd1, n1_amax);
+    ops::add_rmsnorm_forward(ctx, {.x = in.base,
+                                   .delta = in.delta,
+                                   .weight = norm,
+                                   .eps = eps_of(env),
+                                   .sum = in.x,
+                                   .y = saved.n1,
+                                   .rstd = saved.rstd1,
+                                   .amax = n1_amax});
     output_done(ctx, env, env.unit - 1, in.x);
   }
   env.forward_done(ctx, "input_layernorm", saved.n1);
   env.rows.reduce_amax(ctx, n1_amax.value);
   attention_block(ctx, env, w, saved, delta);
-  ops::add_rmsnorm_forward(ctx, in.x, delta, w.vector(Slot::post_norm), eps_of(env), saved.mid, saved.n2, saved.rstd2,
-                           n2_amax);
+  ops::add_rmsnorm_forward(ctx, {.x = in.x,
+                                 .delta = delta,
+                                 .weight = w.vector(Slot::post_norm),
+                                 .eps = eps_of(env),
+                                 .sum = saved.mid,
+                                 .y = saved.n2,
+                                 .rstd = saved.rstd2,
+                                 .amax = n2_amax});
   env.forward_done(ctx, "self_attn.residual", saved.mid);
   env.forward_done(ctx, "post_attention_layernorm", saved.n2);
   env.rows.reduce_amax(ctx, n2_amax.value);
@@ -331,14 +369,26 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
     experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);
   else
     mlp_block_backward(ctx, env, w, g, saved, dres, dn);
-  ops::rmsnorm_backward(ctx, dn, saved.mid, w.vector(Slot::post_norm), saved.rstd2, dres, dres, g.of(Slot::post_norm),
-                        recorded(o, d_mid_amax));
+  ops::rmsnorm_backward(ctx, {.dy = dn,
+                              .x = saved.mid,
+                              .weight = w.vector(Slot::post_norm),
+                              .rstd = saved.rstd2,
+                              .upstream = dres,
+                              .dx = dres,
+                              .dweight = g.of(Slot::post_norm),
+                              .amax = recorded(o, d_mid_amax)});
   env.backward_done(ctx, "post_attention_layernorm", dres);
   env.rows.reduce_amax(ctx, d_mid_amax);
   attention_block_backward(ctx, env, w, g, saved, dres, d_mid_amax, dn);
   const View before = w.down_before.dy ? env.amax(env.unit - 1, LayerAmax::d_out) : View{};
-  ops::rmsnorm_backward(ctx, dn, x, w.vector(Slot::input_norm), saved.rstd1, dres, dres, g.of(Slot::input_norm),
-                        {before, w.down_before.skip_nan});
+  ops::rmsnorm_backward(ctx, {.dy = dn,
+                              .x = x,
+                              .weight = w.vector(Slot::input_norm),
+                              .rstd = saved.rstd1,
+                              .upstream = dres,
+                              .dx = dres,
+                              .dweight = g.of(Slot::input_norm),
+                              .amax = {before, w.down_before.skip_nan}});
   env.backward_done(ctx, "input_layernorm", dres);
   env.rows.reduce_amax(ctx, before);
   return !before.empty();

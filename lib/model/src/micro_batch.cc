@@ -249,7 +249,14 @@ void MicroBatch::State::loss_of(const View& logits, const View& targets, const V
   env.rows.ranks.maximum(ctx, maxima);
   ops::logit_sums(ctx, logits, targets, first, maxima, sums);
   env.rows.ranks.total(ctx, sums);
-  ops::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
+  ops::cross_entropy_of_part(ctx, {.logits = logits,
+                                   .targets = targets,
+                                   .first = first,
+                                   .maxima = maxima,
+                                   .sums = sums,
+                                   .losses = losses,
+                                   .gradient_scale = gradient_scale,
+                                   .backward = backward});
 }
 
 MicroBatch::MicroBatch(const Decoder& decoder, const Context& ctx, gemm::Engine& engine, ParameterAccess& weights,
@@ -327,7 +334,12 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   };
   s.head_blocks(all, s.head_weight(w, home), losses, gradient_scale, backward);
   s.env.rows.ranks.sum(ctx, partial, {}, dx);
-  ops::rmsnorm_backward(ctx, dx, x, wb.vector(Slot::final_norm), rstd, {}, dx, g.of(Slot::final_norm));
+  ops::rmsnorm_backward(ctx, {.dy = dx,
+                              .x = x,
+                              .weight = wb.vector(Slot::final_norm),
+                              .rstd = rstd,
+                              .dx = dx,
+                              .dweight = g.of(Slot::final_norm)});
   s.env.backward_done(ctx, "norm", dx);
   s.weights.gradients_done(s.head_unit);
   s.head_done = true;

@@ -45,13 +45,22 @@ void attention(benchmark::State& state, bool backward) {
   const Tensor v = filled({kBatch, kPositions, kHeads, kDim}), out = filled({kBatch, kPositions, kHeads, kDim});
   const Tensor dq = filled({kBatch, kPositions, kHeads, kDim}), dk = filled({kBatch, kPositions, kHeads, kDim});
   const Tensor dv = filled({kBatch, kPositions, kHeads, kDim}), lse(DType::f32, {kBatch, kHeads, kPositions});
-  attention_forward(host.context, q.view(), k.view(), v.view(), 0.125f, {}, out.view(), lse.view());
+  attention_forward(host.context, {q.view(), k.view(), v.view(), 0.125f, {}, out.view(), lse.view()});
   for (auto _ : state) {
     if (backward) {
-      attention_backward(host.context, q.view(), k.view(), v.view(), out.view(), lse.view(), q.view(), 0.125f, {},
-                         dq.view(), dk.view(), dv.view());
+      attention_backward(host.context, {q.view(),
+                                        k.view(),
+                                        v.view(),
+                                        out.view(),
+                                        lse.view(),
+                                        q.view(),
+                                        0.125f,
+                                        {},
+                                        dq.view(),
+                                        dk.view(),
+                                        dv.view()});
     } else {
-      attention_forward(host.context, q.view(), k.view(), v.view(), 0.125f, {}, out.view(), lse.view());
+      attention_forward(host.context, {q.view(), k.view(), v.view(), 0.125f, {}, out.view(), lse.view()});
     }
   }
   set_rate(state, "FLOP/s", kAttentionFlops * (backward ? 2.5 : 1.0));
@@ -62,7 +71,7 @@ void norm_forward(benchmark::State& state) {
   const Tensor x = filled({kRows, kWidth}), delta = filled({kRows, kWidth}), w = filled({kWidth});
   const Tensor sum = filled({kRows, kWidth}), y = filled({kRows, kWidth}), rstd(DType::f32, {kRows});
   for (auto _ : state) {
-    add_rmsnorm_forward(host.context, x.view(), delta.view(), w.view(), 1e-5f, sum.view(), y.view(), rstd.view());
+    add_rmsnorm_forward(host.context, {x.view(), delta.view(), w.view(), 1e-5f, sum.view(), y.view(), rstd.view()});
   }
   set_rate(state, "bytes/s", 8.0 * kRows * kWidth);
 }
@@ -73,7 +82,7 @@ void norm_backward(benchmark::State& state) {
                w = filled({kWidth});
   const Tensor dx = filled({kRows, kWidth}), rstd(DType::f32, {kRows}), dw(DType::f32, {kWidth});
   for (auto _ : state) {
-    rmsnorm_backward(host.context, dy.view(), x.view(), w.view(), rstd.view(), up.view(), dx.view(), dw.view());
+    rmsnorm_backward(host.context, {dy.view(), x.view(), w.view(), rstd.view(), up.view(), dx.view(), dw.view()});
   }
   set_rate(state, "bytes/s", 8.0 * kRows * kWidth);
 }

@@ -49,19 +49,16 @@ device::Span span_of(const Context& ctx, const View& q, const View& k, const Doc
 }
 
 // cuDNN or the kernels of attention.cuh.
-void forward_on_device(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
-  if (fused(q, options)) return fused_attention_forward(ctx, q, k, v, scale, documents, out, lse);
-  check_head(q);
+void forward_on_device(const Context& ctx, const AttentionForward& call, const AttentionOptions& options) {
+  if (fused(call.q, options)) return fused_attention_forward(ctx, call);
+  check_head(call.q);
   if (ctx.dry) return;
-  cuda::attention_forward(ctx, q, k, v, scale, documents, out, lse);
+  cuda::attention_forward(ctx, call);
 }
 
-void backward_on_device(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv, const AttentionOptions& options) {
-  if (fused(q, options))
-    return fused_attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, options.deterministic);
+void backward_on_device(const Context& ctx, const AttentionBackward& call, const AttentionOptions& options) {
+  const View &q = call.q, &k = call.k;
+  if (fused(q, options)) return fused_attention_backward(ctx, call, options.deterministic);
   check_head(q);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const device::Scope scope(*ctx.arena);
@@ -73,7 +70,7 @@ void backward_on_device(const Context& ctx, const View& q, const View& k, const 
       .dk = like_k(),
       .dv = like_k()};
   if (ctx.dry) return;
-  cuda::attention_backward(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, scratch);
+  cuda::attention_backward(ctx, call, scratch);
 }
 
 }  // namespace
@@ -112,20 +109,18 @@ AttentionShape::AttentionShape(const View& q, const View& k, const View& v, cons
 }
 
 // One task per head and block of queries.
-void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse, const AttentionOptions& options) {
+void attention_forward(const Context& ctx, const AttentionForward& call, const AttentionOptions& options) {
+  const auto& [q, k, v, scale, documents, out, lse] = call;
   const AttentionShape shape(q, k, v, out, lse, documents);
   need_device(ctx, kOp, q, k, v, out, lse, documents.start);
   const device::Timer timer(ctx, span_of(ctx, q, k, documents, false, bytes_of(q, k, v, out, lse), options));
-  if (ctx.device == device::DeviceType::cuda)
-    return forward_on_device(ctx, q, k, v, scale, documents, out, lse, options);
+  if (ctx.device == device::DeviceType::cuda) return forward_on_device(ctx, call, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::allocate(ctx, DType::f32, {threads, forward_scratch(shape)}, "scratch");
   if (ctx.dry) return;
-  const ForwardCall call{q, k, v, scale, documents, out, lse};
   const auto run = q.dtype == DType::f32 ? forward_kernels().f32 : forward_kernels().bf16;
   float* const memory = scratch.as<float>();
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -135,9 +130,8 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
 
 // One task per key/value head, which processes its query heads and their blocks in order: dk and dv are summed in f32
 // by one thread in a fixed order. Scores are recomputed from q, k and lse.
-void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv, const AttentionOptions& options) {
+void attention_backward(const Context& ctx, const AttentionBackward& call, const AttentionOptions& options) {
+  const auto& [q, k, v, out, lse, dout, scale, documents, dq, dk, dv] = call;
   const AttentionShape shape(q, k, v, out, lse, documents);
   static_cast<void>(AttentionShape(dq, dk, dv, dout, lse, documents));
   need(dq.dtype == q.dtype && same_shape(dq, q) && same_shape(dk, k), kOp, "gradients do not match");
@@ -146,15 +140,13 @@ void attention_backward(const Context& ctx, const View& q, const View& k, const 
   const double read = bytes_of(q, k, v, dout) + 2 * bytes_of(lse), dots = bytes_of(out, dout, lse);
   const device::Timer timer(
       ctx, span_of(ctx, q, k, documents, true, dots + 2 * read + bytes_of(dq) + 3 * bytes_of(dk, dv), options));
-  if (ctx.device == device::DeviceType::cuda)
-    return backward_on_device(ctx, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, options);
+  if (ctx.device == device::DeviceType::cuda) return backward_on_device(ctx, call, options);
   need(ctx.arena != nullptr, kOp, "needs an arena");
   const std::int64_t tasks = shape.batch * shape.groups;
   const int threads = device::host_threads();
   const device::Scope scope(*ctx.arena);
   const View scratch = tensor::allocate(ctx, DType::f32, {threads, backward_scratch(shape)}, "scratch");
   if (ctx.dry) return;
-  const BackwardCall call{q, k, v, out, lse, dout, scale, documents, dq, dk, dv};
   const auto run = q.dtype == DType::f32 ? backward_kernels().f32 : backward_kernels().bf16;
   float* const memory = scratch.as<float>();
 #pragma omp parallel for schedule(dynamic) num_threads(threads)

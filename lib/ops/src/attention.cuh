@@ -267,14 +267,14 @@ inline const std::int32_t* start_of(const Documents& documents) {
 
 // Views checked by attention_forward, heads of at most kWidestHead elements.
 template <class Launcher>
-void attention_forward_cuda(const Launcher& launch, const View& q, const View& k, const View& v, float scale,
-                            const Documents& documents, const View& out, const View& lse) {
-  if (q.size() == 0) return;
-  with_float_type(q.dtype, "attention", [&]<class T>() {
-    const Heads<T> hq = heads_of<T>(q), hk = heads_of<T>(k), hv = heads_of<T>(v), ho = heads_of<T>(out);
-    const AttentionCall<T> call{hq, hk, hv, ho, ho, hq, hk, hv, lse.as<float>(), nullptr, start_of(documents), scale};
-    const dim3 grid(static_cast<unsigned>(call.tiles() * hq.batch * hq.count));
-    with_chunks(hq.dim, [&]<class N>(N) {
+void attention_forward_cuda(const Launcher& launch, const AttentionForward& of) {
+  if (of.q.size() == 0) return;
+  with_float_type(of.q.dtype, "attention", [&]<class T>() {
+    const Heads<T> q = heads_of<T>(of.q), k = heads_of<T>(of.k), v = heads_of<T>(of.v), out = heads_of<T>(of.out);
+    const AttentionCall<T> call{q,       k, v, out, out, q, k, v, of.lse.as<float>(), nullptr, start_of(of.documents),
+                                of.scale};
+    const dim3 grid(static_cast<unsigned>(call.tiles() * q.batch * q.count));
+    with_chunks(q.dim, [&]<class N>(N) {
       launch("attention", grid, dim3(kThreads), attention_forward_kernel<T, N::value>, call);
     });
   });
@@ -283,30 +283,29 @@ void attention_forward_cuda(const Launcher& launch, const View& q, const View& k
 // Views checked by attention_backward. The kernels write dk and dv to scratch, because the results may overwrite q, k
 // and v, which both kernels read.
 template <class Launcher>
-void attention_backward_cuda(const Launcher& launch, const View& q, const View& k, const View& v, const View& out,
-                             const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                             const View& dk, const View& dv, const cuda::AttentionScratch& scratch) {
+void attention_backward_cuda(const Launcher& launch, const AttentionBackward& of,
+                             const cuda::AttentionScratch& scratch) {
   constexpr const char* kName = "attention backward";
-  if (q.size() == 0) return;
-  with_float_type(q.dtype, kName, [&]<class T>() {
-    const Heads<T> hq = heads_of<T>(q), hk = heads_of<T>(k);
+  if (of.q.size() == 0) return;
+  with_float_type(of.q.dtype, kName, [&]<class T>() {
+    const Heads<T> hq = heads_of<T>(of.q), hk = heads_of<T>(of.k);
     const AttentionCall<T> call{hq,
                                 hk,
-                                heads_of<T>(v),
-                                heads_of<T>(out),
-                                heads_of<T>(dout),
-                                heads_of<T>(dq),
+                                heads_of<T>(of.v),
+                                heads_of<T>(of.out),
+                                heads_of<T>(of.dout),
+                                heads_of<T>(of.dq),
                                 heads_of<T>(scratch.dk),
                                 heads_of<T>(scratch.dv),
-                                lse.as<float>(),
+                                of.lse.as<float>(),
                                 scratch.delta.as<float>(),
-                                start_of(documents),
-                                scale};
-    const StridedRows<T> out_rows(out);
+                                start_of(of.documents),
+                                of.scale};
+    const StridedRows<T> out_rows(of.out);
     const std::int64_t blocks = std::min(divide_up(out_rows.count(), kThreads / device::kWarp),
                                          std::int64_t{launch.multiprocessors()} * kBlocksEach);
     launch(kName, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), attention_delta_kernel<T>, out_rows,
-           StridedRows<T>(dout), call.delta);
+           StridedRows<T>(of.dout), call.delta);
     const std::int64_t tiles = call.tiles() * hq.batch;
     with_chunks(hq.dim, [&]<class N>(N) {
       launch(kName, dim3(static_cast<unsigned>(tiles * hk.count)), dim3(kThreads), attention_dkv_kernel<T, N::value>,
@@ -315,8 +314,8 @@ void attention_backward_cuda(const Launcher& launch, const View& q, const View& 
              call);
     });
   });
-  copy_cuda(launch, scratch.dk, dk);
-  copy_cuda(launch, scratch.dv, dv);
+  copy_cuda(launch, scratch.dk, of.dk);
+  copy_cuda(launch, scratch.dv, of.dv);
 }
 
 }  // namespace fp8::ops

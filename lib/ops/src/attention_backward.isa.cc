@@ -79,7 +79,7 @@ void backward_block(const AttentionShape& shape, Head<const T> k, Head<const T> 
 
 // All query heads of key/value head g of sequence b.
 template <class T>
-void backward_group(const AttentionShape& shape, const BackwardCall& c, std::int64_t b, std::int64_t g,
+void backward_group(const AttentionShape& shape, const AttentionBackward& c, std::int64_t b, std::int64_t g,
                     BackwardScratch<T> s) {
   const std::int64_t group = shape.heads / shape.groups;
   std::fill(s.dk, s.dk + 2 * shape.blocks * shape.tile(), 0.0f);
@@ -102,7 +102,7 @@ void backward_group(const AttentionShape& shape, const BackwardCall& c, std::int
 }
 
 template <class T>
-void backward_task(const AttentionShape& shape, const BackwardCall& c, std::int64_t task, float* scratch) {
+void backward_task(const AttentionShape& shape, const AttentionBackward& c, std::int64_t task, float* scratch) {
   backward_group<T>(shape, c, task / shape.groups, task % shape.groups, BackwardScratch<T>(shape, scratch));
 }
 

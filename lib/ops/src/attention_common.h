@@ -30,23 +30,9 @@ struct AttentionShape {
   std::int64_t rows(std::int64_t block) const { return std::min(kBlock, positions - block * kBlock); }
 };
 
-/// A call of attention_forward.
-struct ForwardCall {
-  const View &q, &k, &v;       ///< operands
-  float scale;                 ///< factor of the scores
-  const Documents& documents;  ///< packed documents
-  const View &out, &lse;       ///< results
-};
 /// Floats of scratch memory that a task of the forward needs.
 inline std::int64_t forward_scratch(const AttentionShape& s) { return 5 * s.tile() + 2 * kScores + 3 * kBlock; }
 
-/// A call of attention_backward.
-struct BackwardCall {
-  const View &q, &k, &v, &out, &lse, &dout;  ///< operands
-  float scale;                               ///< factor of the scores
-  const Documents& documents;                ///< packed documents
-  const View &dq, &dk, &dv;                  ///< results
-};
 /// Floats of scratch memory that a task of the backward needs.
 inline std::int64_t backward_scratch(const AttentionShape& s) {
   return (10 + 2 * s.blocks) * s.tile() + 3 * kScores + 2 * kBlock;
@@ -60,9 +46,9 @@ struct AttentionTasks {
   Task bf16;  ///< bf16 activations
 };
 /// Task b * heads * blocks + h * blocks + i is the i-th block of queries from the end, of head h of sequence b.
-using ForwardKernels = AttentionTasks<ForwardCall>;
+using ForwardKernels = AttentionTasks<AttentionForward>;
 /// Task b * groups + g is key/value head g of sequence b with all its query heads.
-using BackwardKernels = AttentionTasks<BackwardCall>;
+using BackwardKernels = AttentionTasks<AttentionBackward>;
 FP8_ISA_TABLES(ForwardKernels, kForwardKernels, forward_kernels)
 FP8_ISA_TABLES(BackwardKernels, kBackwardKernels, backward_kernels)
 

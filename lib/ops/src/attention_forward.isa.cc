@@ -86,34 +86,45 @@ void rescale_rows(const AttentionShape& shape, const float* factor, float* tile)
   }
 }
 
+// The operands and results of one head.
 template <class T>
-void forward_block(const AttentionShape& shape, Head<const T> q, Head<const T> k, Head<const T> v, float scale,
-                   const Mask& mask, std::int64_t block, Head<T> out, float* lse, ForwardScratch<T> s) {
-  read_tile<T>(shape, q, block, s.queries);
+struct ForwardHead {
+  Head<const T> q, k, v;
+  float scale;
+  Head<T> out;
+  float* lse;  // [T]
+};
+
+template <class T>
+void forward_block(const AttentionShape& shape, const ForwardHead<T>& head, const Mask& mask, std::int64_t block,
+                   ForwardScratch<T> s) {
+  read_tile<T>(shape, head.q, block, s.queries);
   transpose_tile<T>(shape, s.queries, s.queries_across);
   std::fill(s.sum, s.sum + shape.tile(), 0.0f);
   std::fill(s.maximum, s.maximum + kBlock, kMasked);
   std::fill(s.total, s.total + kBlock, 0.0f);
   for (std::int64_t other = mask.first_block(); other <= block; ++other) {
-    read_tile<T>(shape, k, other, s.keys);
+    read_tile<T>(shape, head.k, other, s.keys);
     score_tile<T>(shape, s.keys, s.queries_across, s.scores);
     mask.apply(other, s.scores);
-    update_softmax<T>(s.scores, scale, s);
+    update_softmax<T>(s.scores, head.scale, s);
     if (other == block) normalize<T>(s.scores, s);
     rescale_rows(shape, s.rescale, s.sum);
-    read_tile<T>(shape, v, other, s.keys);
+    read_tile<T>(shape, head.v, other, s.keys);
     add_tile<T>(shape, TilesOf<T>::by_rows(s.scores, s.left), TilesOf<T>::down(shape, s.keys, s.down), s.sum);
   }
-  for (std::int64_t i = 0; i < shape.rows(block); ++i) lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
-  write_tile<T>(shape, s.sum, 1.0f, block, out);
+  for (std::int64_t i = 0; i < shape.rows(block); ++i)
+    head.lse[block * kBlock + i] = s.maximum[i] + std::log(s.total[i]);
+  write_tile<T>(shape, s.sum, 1.0f, block, head.out);
 }
 
 template <class T>
-void forward_task(const AttentionShape& shape, const ForwardCall& c, std::int64_t task, float* scratch) {
+void forward_task(const AttentionShape& shape, const AttentionForward& c, std::int64_t task, float* scratch) {
   const std::int64_t block = shape.blocks - 1 - task % shape.blocks, row = task / shape.blocks;
   const std::int64_t b = row / shape.heads, h = row % shape.heads, g = h / (shape.heads / shape.groups);
-  forward_block<T>(shape, {c.q, b, h}, {c.k, b, g}, {c.v, b, g}, c.scale, Mask(shape, c.documents, b, block), block,
-                   {c.out, b, h}, c.lse.as<float>() + row * shape.positions, ForwardScratch<T>(shape, scratch));
+  const ForwardHead<T> head{{c.q, b, h}, {c.k, b, g},   {c.v, b, g},
+                            c.scale,     {c.out, b, h}, c.lse.as<float>() + row * shape.positions};
+  forward_block<T>(shape, head, Mask(shape, c.documents, b, block), block, ForwardScratch<T>(shape, scratch));
 }
 
 }  // namespace

@@ -236,11 +236,10 @@ FusedAttention fused_forward_of(const View& q, const View& k, const View& v, flo
   return call;
 }
 
-FusedAttention fused_backward_of(const View& q, const View& k, const View& v, const View& out, const View& dout,
-                                 float scale, const Documents& documents, const View& dq, const View& dk,
-                                 const View& dv, bool deterministic) {
-  FusedAttention call = fused_forward_of(q, k, v, scale, documents, out);
-  if (dq.data == q.data || dk.data == k.data || dv.data == v.data) refuse("cannot compute gradients in place");
+FusedAttention fused_backward_of(const AttentionBackward& of, bool deterministic) {
+  const View &dout = of.dout, &dq = of.dq, &dk = of.dk, &dv = of.dv;
+  FusedAttention call = fused_forward_of(of.q, of.k, of.v, of.scale, of.documents, of.out);
+  if (dq.data == of.q.data || dk.data == of.k.data || dv.data == of.v.data) refuse("cannot compute gradients in place");
   need_aligned({&dout, &dq, &dk, &dv});
   call.backward = true;
   call.sums = deterministic ? FusedSums::scores : FusedSums::atomic;
@@ -287,17 +286,16 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
   return pointers;
 }
 
-void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                             const Documents& documents, const View& out, const View& lse) {
+void fused_attention_forward(const Context& ctx, const AttentionForward& of) {
+  const auto& [q, k, v, scale, documents, out, lse] = of;
   const FusedAttention call = fused_forward_of(q, k, v, scale, documents, out);
   run_parts(ctx, call, documents, {{FusedName::q, q}, {FusedName::k, k}, {FusedName::v, v}, {FusedName::out, out}}, lse,
             {out, out, out});
 }
 
-void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                              const View& lse, const View& dout, float scale, const Documents& documents,
-                              const View& dq, const View& dk, const View& dv, bool deterministic) {
-  const FusedAttention call = fused_backward_of(q, k, v, out, dout, scale, documents, dq, dk, dv, deterministic);
+void fused_attention_backward(const Context& ctx, const AttentionBackward& of, bool deterministic) {
+  const FusedAttention call = fused_backward_of(of, deterministic);
+  const auto& [q, k, v, out, lse, dout, scale, documents, dq, dk, dv] = of;
   const FusedOperands operands{{FusedName::q, q},       {FusedName::k, k},   {FusedName::v, v},   {FusedName::out, out},
                                {FusedName::dout, dout}, {FusedName::dq, dq}, {FusedName::dk, dk}, {FusedName::dv, dv}};
   run_parts(ctx, call, documents, operands, lse, {dq, dk, dv});

@@ -84,9 +84,7 @@ FusedAttention fused_forward_of(const View& q, const View& k, const View& v, flo
 
 /// The plan of attention_backward. In-place gradients are not supported, because cuDNN's blocks read q, k and v while
 /// others write.
-FusedAttention fused_backward_of(const View& q, const View& k, const View& v, const View& out, const View& dout,
-                                 float scale, const Documents& documents, const View& dq, const View& dk,
-                                 const View& dv, bool deterministic);
+FusedAttention fused_backward_of(const AttentionBackward& of, bool deterministic);
 
 /// Numbers of the tensors of a graph: lengths of the queries and keys of documents, which are equal, and from `offsets`
 /// on one table for each of steps().
@@ -108,8 +106,7 @@ std::unordered_map<std::int64_t, void*> fused_pointers(const FusedAttention& cal
 /// Runs attention_forward. Workspace is allocated from the arena, also in a dry run, in which the graph is built if the
 /// context has a stream; without one cuDNN is assumed to have a plan. Throws Error as refuse() if cuDNN is missing,
 /// does not support the call or has no plan for it, and Error if it fails to run the plan.
-void fused_attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                             const Documents& documents, const View& out, const View& lse);
+void fused_attention_forward(const Context& ctx, const AttentionForward& of);
 
 /// What a call of attention needs beside reading its operands and writing its results once a kernel.
 struct FusedCost {
@@ -121,9 +118,7 @@ FusedCost fused_cost(const Context& ctx, const View& q, std::int64_t groups, con
                      bool deterministic, bool backward);
 
 /// Computes attention_backward with cuDNN.
-void fused_attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                              const View& lse, const View& dout, float scale, const Documents& documents,
-                              const View& dq, const View& dk, const View& dv, bool deterministic);
+void fused_attention_backward(const Context& ctx, const AttentionBackward& of, bool deterministic);
 
 /// The library on the stream of a context. In builds without CUDA, which have no streams, these throw Error.
 namespace cudnn {

@@ -16,14 +16,12 @@ namespace fp8::ops::cuda {
 
 using device::CudaLauncher;
 
-void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
-                  const View& sum, const View& y, const View& rstd, const Amax& amax) {
-  norm_forward_cuda(CudaLauncher(ctx), name, x, delta, weight, eps, sum, y, rstd, amax);
+void norm_forward(const Context& ctx, const char* name, const AddNorm& norm) {
+  norm_forward_cuda(CudaLauncher(ctx), name, norm);
 }
 
-void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                   const View& upstream, const View& dx, const View& dweight, const View& partial, const Amax& amax) {
-  norm_backward_cuda(CudaLauncher(ctx), dy, x, weight, rstd, upstream, dx, dweight, partial, amax);
+void norm_backward(const Context& ctx, const NormGradient& norm, const View& partial) {
+  norm_backward_cuda(CudaLauncher(ctx), norm, partial);
 }
 
 void add(const Context& ctx, const View& a, const View& b, const View& out) { add_cuda(CudaLauncher(ctx), a, b, out); }
@@ -62,10 +60,8 @@ void logit_sums(const Context& ctx, const View& logits, const View& targets, std
   logit_sums_cuda(CudaLauncher(ctx), logits, targets, first, maxima, out);
 }
 
-void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
-                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
-                           bool backward) {
-  cross_entropy_of_part_cuda(CudaLauncher(ctx), logits, targets, first, maxima, sums, losses, gradient_scale, backward);
+void cross_entropy_of_part(const Context& ctx, const PartOfLogits& part) {
+  cross_entropy_of_part_cuda(CudaLauncher(ctx), part);
 }
 
 void embedding_backward(const Context& ctx, const View& tokens, const View& dout, const View& dtable,
@@ -122,15 +118,12 @@ void add_experts(const Context& ctx, const char* name, const View& from, const R
   add_experts_cuda(CudaLauncher(ctx), name, from, routes, weights, addend, out);
 }
 
-void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse) {
-  attention_forward_cuda(CudaLauncher(ctx), q, k, v, scale, documents, out, lse);
+void attention_forward(const Context& ctx, const AttentionForward& call) {
+  attention_forward_cuda(CudaLauncher(ctx), call);
 }
 
-void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv, const AttentionScratch& scratch) {
-  attention_backward_cuda(CudaLauncher(ctx), q, k, v, out, lse, dout, scale, documents, dq, dk, dv, scratch);
+void attention_backward(const Context& ctx, const AttentionBackward& call, const AttentionScratch& scratch) {
+  attention_backward_cuda(CudaLauncher(ctx), call, scratch);
 }
 
 void attention_documents(const Context& ctx, const Documents& documents, const DocumentTables& tables) {

@@ -9,10 +9,10 @@
 
 #include "fp8/base/round.h"
 #include "fp8/device/device.h"
-#include "fp8/ops/amax.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/dropout.h"
 #include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
 #include "fp8/ops/route.h"
 #include "fp8/tensor/tensor.h"
 
@@ -42,13 +42,11 @@ inline std::int64_t route_blocks(std::int64_t tokens) {
   return std::clamp<std::int64_t>(divide_up(tokens, 32), 1, kRouteBlocks);
 }
 
-/// y = norm(sum), sum = x + delta; with an empty delta sum is x.
-void norm_forward(const Context& ctx, const char* name, const View& x, const View& delta, const View& weight, float eps,
-                  const View& sum, const View& y, const View& rstd, const Amax& amax);
+/// See add_rmsnorm_forward; with an empty delta sum is x, and nothing is added.
+void norm_forward(const Context& ctx, const char* name, const AddNorm& norm);
 
 /// See rmsnorm_backward; `partial` f32 [norm_blocks, C] is scratch, empty where dweight is.
-void norm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                   const View& upstream, const View& dx, const View& dweight, const View& partial, const Amax& amax);
+void norm_backward(const Context& ctx, const NormGradient& norm, const View& partial);
 
 /// See add(), copy(), zero(), swiglu_forward() and so on.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
@@ -63,9 +61,7 @@ void sum_partials(const Context& ctx, const View& terms, const View& bias, const
 void logit_maxima(const Context& ctx, const View& logits, const View& out);
 void logit_sums(const Context& ctx, const View& logits, const View& targets, std::int64_t first, const View& maxima,
                 const View& out);
-void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
-                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
-                           bool backward);
+void cross_entropy_of_part(const Context& ctx, const PartOfLogits& part);
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward);
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin);
@@ -118,10 +114,7 @@ void attention_documents(const Context& ctx, const Documents& documents, const D
 void transpose(const Context& ctx, const View& from, const View& to);
 
 /// See fp8/ops/attention.h; heads of at most 256 elements.
-void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse);
-void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv, const AttentionScratch& scratch);
+void attention_forward(const Context& ctx, const AttentionForward& call);
+void attention_backward(const Context& ctx, const AttentionBackward& call, const AttentionScratch& scratch);
 
 }  // namespace fp8::ops::cuda

@@ -6,14 +6,8 @@ namespace fp8::ops {
 using device::no_cuda;
 
 namespace cuda {
-void norm_forward(const Context&, const char*, const View&, const View&, const View&, float, const View&, const View&,
-                  const View&, const Amax&) {
-  no_cuda();
-}
-void norm_backward(const Context&, const View&, const View&, const View&, const View&, const View&, const View&,
-                   const View&, const View&, const Amax&) {
-  no_cuda();
-}
+void norm_forward(const Context&, const char*, const AddNorm&) { no_cuda(); }
+void norm_backward(const Context&, const NormGradient&, const View&) { no_cuda(); }
 void add(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void sum_terms(const Context&, const View&, const View&) { no_cuda(); }
 void copy(const Context&, const View&, const View&) { no_cuda(); }
@@ -27,10 +21,7 @@ void embedding_backward(const Context&, const View&, const View&, const View&, c
 void sum_partials(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void logit_maxima(const Context&, const View&, const View&) { no_cuda(); }
 void logit_sums(const Context&, const View&, const View&, std::int64_t, const View&, const View&) { no_cuda(); }
-void cross_entropy_of_part(const Context&, const View&, const View&, std::int64_t, const View&, const View&,
-                           const View&, float, bool) {
-  no_cuda();
-}
+void cross_entropy_of_part(const Context&, const PartOfLogits&) { no_cuda(); }
 void bias_backward(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void cross_entropy(const Context&, const View&, const View&, const View&, float, bool) { no_cuda(); }
 void rope_tables(const Context&, std::span<const float>, const View&, const View&) { no_cuda(); }
@@ -50,14 +41,8 @@ void add_experts(const Context&, const char*, const View&, const Routes&, const 
 }
 void attention_documents(const Context&, const Documents&, const DocumentTables&) { no_cuda(); }
 void transpose(const Context&, const View&, const View&) { no_cuda(); }
-void attention_forward(const Context&, const View&, const View&, const View&, float, const Documents&, const View&,
-                       const View&) {
-  no_cuda();
-}
-void attention_backward(const Context&, const View&, const View&, const View&, const View&, const View&, const View&,
-                        float, const Documents&, const View&, const View&, const View&, const AttentionScratch&) {
-  no_cuda();
-}
+void attention_forward(const Context&, const AttentionForward&) { no_cuda(); }
+void attention_backward(const Context&, const AttentionBackward&, const AttentionScratch&) { no_cuda(); }
 
 }  // namespace cuda
 

@@ -35,11 +35,10 @@ void check_norm(const char* op, const View& x, const View& weight, const View& r
 }
 
 template <class T>
-void backward_blocks(const View& dy, const View& x, const View& weight, const View& rstd, const View& upstream,
-                     const View& dx, float* partial, const Amax& amax) {
-  const StridedRows<T> dy_rows(dy), x_rows(x), up_rows(upstream), dx_rows(dx);
-  const StridedRows<float> r_rows(with_unit_column(rstd));
-  const T* w = weight.as<T>();
+void backward_blocks(const NormGradient& norm, float* partial) {
+  const StridedRows<T> dy_rows(norm.dy), x_rows(norm.x), up_rows(norm.upstream), dx_rows(norm.dx);
+  const StridedRows<float> r_rows(with_unit_column(norm.rstd));
+  const T* w = norm.weight.as<T>();
   const RowLoops<T>& loops = row_loops<T>();
   const std::int64_t n = x_rows.columns();
   const RowBlocks blocks(x_rows.count());
@@ -49,7 +48,7 @@ void backward_blocks(const View& dy, const View& x, const View& weight, const Vi
     for (std::int64_t i = blocks.begin(b); i < blocks.end(b); ++i) {
       const T* up = up_rows.empty() ? nullptr : up_rows[i];
       loops.norm_gradient({dy_rows[i], x_rows[i], w, up, dx_rows[i], dweight, *r_rows[i]}, n);
-      record_row(amax, 0, dx_rows[i], n);
+      record_row(norm.amax, 0, dx_rows[i], n);
     }
   });
 }
@@ -65,7 +64,7 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
   check_amax(ctx, kOp, amax, 1);
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, weight, y, rstd), flops_of(x, 4));
   if (ctx.dry) return;
-  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, {}, weight, eps, x, y, rstd, amax);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, {x, {}, weight, eps, x, y, rstd, amax});
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> in(x), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
@@ -79,9 +78,9 @@ void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, floa
   });
 }
 
-void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
-                         const View& sum, const View& y, const View& rstd, const Amax& amax) {
+void add_rmsnorm_forward(const Context& ctx, const AddNorm& norm) {
   constexpr const char* kOp = "add_rmsnorm";
+  const auto& [x, delta, weight, eps, sum, y, rstd, amax] = norm;
   need_device(ctx, kOp, x, delta, weight, sum, y, rstd);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, delta);
@@ -91,7 +90,7 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(x, delta, weight, sum, y, rstd),
                             flops_of(x, 5));
   if (ctx.dry) return;
-  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, x, delta, weight, eps, sum, y, rstd, amax);
+  if (ctx.device == DeviceType::cuda) return cuda::norm_forward(ctx, kOp, norm);
   with_float_type(x.dtype, kOp, [&]<class T>() {
     const StridedRows<T> a_rows(x), b_rows(delta), s_rows(sum), out(y);
     const StridedRows<float> r(with_unit_column(rstd));
@@ -106,9 +105,9 @@ void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, c
   });
 }
 
-void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                      const View& upstream, const View& dx, const View& dweight, const Amax& amax) {
+void rmsnorm_backward(const Context& ctx, const NormGradient& norm) {
   constexpr const char* kOp = "rmsnorm backward";
+  const auto& [dy, x, weight, rstd, upstream, dx, dweight, amax] = norm;
   need_device(ctx, kOp, dy, x, weight, rstd, upstream, dx, dweight);
   check_norm(kOp, x, weight, rstd);
   check_rows(kOp, x, dy);
@@ -134,11 +133,8 @@ void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const V
                             bytes_of(dy, x, weight, rstd, upstream, dx) + 2 * bytes_of(partial, dweight),
                             flops_of(x, 10), weighted ? 2 : 1);
   if (ctx.dry) return;
-  if (ctx.device == DeviceType::cuda)
-    return cuda::norm_backward(ctx, dy, x, weight, rstd, upstream, dx, dweight, partial, amax);
-  with_float_type(x.dtype, kOp, [&]<class T>() {
-    backward_blocks<T>(dy, x, weight, rstd, upstream, dx, weighted ? partial.as<float>() : nullptr, amax);
-  });
+  if (ctx.device == DeviceType::cuda) return cuda::norm_backward(ctx, norm, partial);
+  with_float_type(x.dtype, kOp, [&]<class T>() { backward_blocks<T>(norm, weighted ? partial.as<float>() : nullptr); });
   if (weighted) add_partial_sums(partial.as<float>(), blocks, n, dweight.as<float>());
 }
 

@@ -284,18 +284,17 @@ bool norm_packs(const View& weight, const Views&... views) {
 
 // Views checked by rmsnorm_forward and add_rmsnorm_forward; without addition delta is empty and sum is x.
 template <class Launcher>
-void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, const View& delta, const View& weight,
-                       float eps, const View& sum, const View& y, const View& rstd, const Amax& amax) {
-  with_float_type(x.dtype, name, [&]<class T>() {
-    const NormForward<T> norm{StridedRows<T>(x),
-                              StridedRows<T>(delta),
-                              StridedRows<T>(sum),
-                              weight.as<T>(),
-                              eps,
-                              StridedRows<T>(y),
-                              StridedRows<float>(with_unit_column(rstd)),
-                              AmaxOf(amax)};
-    const bool packed = norm_packs(weight, x, delta, sum, y);
+void norm_forward_cuda(const Launcher& launch, const char* name, const AddNorm& of) {
+  with_float_type(of.x.dtype, name, [&]<class T>() {
+    const NormForward<T> norm{StridedRows<T>(of.x),
+                              StridedRows<T>(of.delta),
+                              StridedRows<T>(of.sum),
+                              of.weight.as<T>(),
+                              of.eps,
+                              StridedRows<T>(of.y),
+                              StridedRows<float>(with_unit_column(of.rstd)),
+                              AmaxOf(of.amax)};
+    const bool packed = norm_packs(of.weight, of.x, of.delta, of.sum, of.y);
     const bool shared =
         packed &&
         norm.x.columns() <= Columns<device::kWarp, kPacked<T>>::kChunk;  // whether the threads of a block share a row
@@ -307,24 +306,22 @@ void norm_forward_cuda(const Launcher& launch, const char* name, const View& x, 
 
 // Views checked by rmsnorm_backward; partial f32 [norm_blocks, C] unless dweight is empty.
 template <class Launcher>
-void norm_backward_cuda(const Launcher& launch, const View& dy, const View& x, const View& weight, const View& rstd,
-                        const View& upstream, const View& dx, const View& dweight, const View& partial,
-                        const Amax& amax) {
+void norm_backward_cuda(const Launcher& launch, const NormGradient& of, const View& partial) {
   constexpr const char* kName = "rmsnorm backward";
-  with_float_type(x.dtype, kName, [&]<class T>() {
-    const bool weighted = dweight.rank != 0;
-    const NormBackward<T> norm{StridedRows<T>(dy),
-                               StridedRows<T>(x),
-                               StridedRows<T>(upstream),
-                               StridedRows<T>(dx),
-                               weight.as<T>(),
-                               StridedRows<float>(with_unit_column(rstd)),
+  with_float_type(of.x.dtype, kName, [&]<class T>() {
+    const bool weighted = of.dweight.rank != 0;
+    const NormBackward<T> norm{StridedRows<T>(of.dy),
+                               StridedRows<T>(of.x),
+                               StridedRows<T>(of.upstream),
+                               StridedRows<T>(of.dx),
+                               of.weight.as<T>(),
+                               StridedRows<float>(with_unit_column(of.rstd)),
                                weighted ? partial.as<float>() : nullptr,
-                               AmaxOf(amax)};
+                               AmaxOf(of.amax)};
     const std::int64_t rows = norm.x.count(), columns = norm.x.columns(), blocks = cuda::norm_blocks(rows, columns);
     if (rows == 0 || columns == 0) return;
-    launch_norm<T>(launch, kName, norm, blocks, norm_packs(weight, dy, x, upstream, dx));
-    if (weighted) column_totals(launch, kName, partial.as<float>(), blocks, columns, dweight.as<float>());
+    launch_norm<T>(launch, kName, norm, blocks, norm_packs(of.weight, of.dy, of.x, of.upstream, of.dx));
+    if (weighted) column_totals(launch, kName, partial.as<float>(), blocks, columns, of.dweight.as<float>());
   });
 }
 

@@ -12,7 +12,7 @@ namespace fp8::ops {
 
 /// The backward of RMSNorm over one row.
 template <class T>
-struct NormGradient {
+struct NormGradientRow {
   const T* dy;        ///< gradient of the result
   const T* x;         ///< input of the norm
   const T* weight;    ///< weight of the norm
@@ -41,7 +41,7 @@ struct RowLoops {
                  std::int64_t half);
   /// y = weight * x / rms(x); returns 1 / rms(x).
   float (*norm)(const T* x, const T* weight, float eps, T* y, std::int64_t n);
-  void (*norm_gradient)(const NormGradient<T>& row, std::int64_t n);  ///< see NormGradient
+  void (*norm_gradient)(const NormGradientRow<T>& row, std::int64_t n);  ///< see NormGradientRow
   /// Loss of one row of logits; with `backward` x becomes its gradient times `scale`.
   float (*cross_entropy)(T* x, std::int64_t n, std::int32_t target, float scale, bool backward);
   float (*largest_logit)(const T* x, std::int64_t n);

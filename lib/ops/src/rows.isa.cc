@@ -109,7 +109,7 @@ float norm(const T* x, const T* weight, float eps, T* y, std::int64_t n) {
 }
 
 template <class T>
-void norm_backward(const NormGradient<T>& row, std::int64_t n) {
+void norm_backward(const NormGradientRow<T>& row, std::int64_t n) {
   const auto [dy, x, weight, upstream, dx, dweight, rstd] = row;
   const float mean =
       lane_sum(n, [=](std::int64_t c) { return norm_dot(dy[c], x[c], weight[c], rstd); }) / static_cast<float>(n);

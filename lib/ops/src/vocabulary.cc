@@ -65,10 +65,12 @@ void logit_sums(const Context& ctx, const View& logits, const View& targets, std
   });
 }
 
-void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
-                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
-                           bool backward) {
+void cross_entropy_of_part(const Context& ctx, const PartOfLogits& part) {
   constexpr const char* kOp = "cross-entropy";
+  const View &logits = part.logits, &targets = part.targets, &maxima = part.maxima, &sums = part.sums,
+             &losses = part.losses;
+  const float gradient_scale = part.gradient_scale;
+  const bool backward = part.backward;
   need_device(ctx, kOp, logits, targets, maxima, sums, losses);
   check_logits(kOp, logits, {&maxima, &sums, &losses});
   check_targets(kOp, logits, targets);
@@ -79,8 +81,7 @@ void cross_entropy_of_part(const Context& ctx, const View& logits, const View& t
                             of_rows + bytes_of(losses) + (backward ? of_rows + 2 * bytes_of(logits) : 0),
                             backward ? flops_of(logits, 2) : 0, backward ? 2 : 1);
   if (ctx.dry) return;
-  if (ctx.device == DeviceType::cuda)
-    return cuda::cross_entropy_of_part(ctx, logits, targets, first, maxima, sums, losses, gradient_scale, backward);
+  if (ctx.device == DeviceType::cuda) return cuda::cross_entropy_of_part(ctx, part);
   const std::int32_t* const ids = targets.as<std::int32_t>();
   with_float_type(logits.dtype, kOp, [&]<class T>() {
     const StridedRows<T> rows(logits);
@@ -91,7 +92,7 @@ void cross_entropy_of_part(const Context& ctx, const View& logits, const View& t
       if (!backward) return;
       if (ignored) return std::fill_n(rows[i], rows.columns(), dtype::from_float<T>(0.0f)), void();
       row_loops<T>().logit_gradients(rows[i], rows.columns(), row.shift, row.inverse * gradient_scale);
-      const std::int64_t target = ids[i] - first;
+      const std::int64_t target = ids[i] - part.first;
       if (target >= 0 && target < rows.columns()) rows[i][target] = row.gradient<T>(rows[i][target], true);
     });
   });

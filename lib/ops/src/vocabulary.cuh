@@ -121,18 +121,17 @@ void logit_sums_cuda(const Launcher& launch, const View& logits, const View& tar
 
 // Views checked by cross_entropy_of_part().
 template <class Launcher>
-void cross_entropy_of_part_cuda(const Launcher& launch, const View& logits, const View& targets, std::int64_t first,
-                                const View& maxima, const View& sums, const View& losses, float gradient_scale,
-                                bool backward) {
+void cross_entropy_of_part_cuda(const Launcher& launch, const PartOfLogits& part) {
   constexpr const char* kName = "cross-entropy";
-  const auto* ids = targets.as<const std::int32_t>();
-  const auto *largest = maxima.as<const float>(), *all = sums.as<const float>();
+  const View& logits = part.logits;
+  const auto* ids = part.targets.as<const std::int32_t>();
+  const auto *largest = part.maxima.as<const float>(), *all = part.sums.as<const float>();
   const std::int64_t m = logits.shape[0];
   launch(kName, dim3(device::blocks_for(m, kThreads)), dim3(kThreads), part_losses_kernel<kThreads>, ids, largest, all,
-         losses.as<float>(), m);
-  if (!backward) return;
+         part.losses.as<float>(), m);
+  if (!part.backward) return;
   with_float_type(logits.dtype, kName, [&]<class T>() {
-    const PartGradients<T> op{StridedRows<T>(logits), ids, largest, all, first, gradient_scale};
+    const PartGradients<T> op{StridedRows<T>(logits), ids, largest, all, part.first, part.gradient_scale};
     for_each(launch, kName, op, m, logits.shape[1], packs(logits));
   });
 }

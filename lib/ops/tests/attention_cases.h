@@ -57,8 +57,8 @@ void attend(Device& device, const AttentionSize& s, DType type, bool documents, 
   const Documents here{documents ? starts.view() : View{}}, there{documents ? device.put(starts.view()) : View{}};
   const View q = device.put(x.q), k = device.put(x.k), v = device.put(x.v), to = device.put(out.view()),
              sums = device.put(lse.view());
-  device.attention_forward(q, k, v, scale, there, to, sums);
-  attention_forward(host, x.q, x.k, x.v, scale, here, out.view(), lse.view());
+  device.attention_forward({q, k, v, scale, there, to, sums});
+  attention_forward(host, {x.q, x.k, x.v, scale, here, out.view(), lse.view()});
   const std::string name = name_of(type, s.positions, s.dim, aligned ? Layout::contiguous : Layout::shifted) +
                            (documents ? ", documents" : "") + (in_place ? ", in place" : "");
   const double close = type == DType::f32 ? 2e-5 : 0x1p-6;
@@ -67,9 +67,10 @@ void attend(Device& device, const AttentionSize& s, DType type, bool documents, 
   const View from = device.put(out.view()), kept = device.put(lse.view());  // the same bits for the gradients
   const View tq = in_place ? q : device.put(grads.q), tk = in_place ? k : device.put(grads.k),
              tv = in_place ? v : device.put(grads.v);
-  device.attention_backward(q, k, v, from, kept, device.put(dout.view()), scale, there, tq, tk, tv);
+  device.attention_backward({q, k, v, from, kept, device.put(dout.view()), scale, there, tq, tk, tv});
   const Projection before(type, s, aligned, in_place ? 1 : 2), after(type, s, aligned, 2);
-  attention_backward(host, x.q, x.k, x.v, out.view(), lse.view(), dout.view(), scale, here, after.q, after.k, after.v);
+  attention_backward(host,
+                     {x.q, x.k, x.v, out.view(), lse.view(), dout.view(), scale, here, after.q, after.k, after.v});
   expect_same_inside(device, tq, after.q, before.q, close, name + ": dq");
   expect_same_inside(device, tk, after.k, before.k, close, name + ": dk");
   expect_same_inside(device, tv, after.v, before.v, close, name + ": dv");

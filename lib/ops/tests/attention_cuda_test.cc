@@ -13,16 +13,12 @@ namespace fp8::ops {
 namespace {
 
 struct ShimAttention : ShimMemory {
-  void attention_forward(const View& q, const View& k, const View& v, float scale, const Documents& documents,
-                         const View& out, const View& lse) {
-    cuda::attention_forward(context, q, k, v, scale, documents, out, lse);
-  }
-  void attention_backward(const View& q, const View& k, const View& v, const View& out, const View& lse,
-                          const View& dout, float scale, const Documents& documents, const View& dq, const View& dk,
-                          const View& dv) {
+  void attention_forward(const AttentionForward& call) { cuda::attention_forward(context, call); }
+  void attention_backward(const AttentionBackward& call) {
+    const View &q = call.q, &k = call.k;
     const auto like_k = [&] { return scratch(k.dtype, {k.shape[0], k.shape[1], k.shape[2], k.shape[3]}); };
     const cuda::AttentionScratch memory{scratch(DType::f32, {q.shape[0], q.shape[1], q.shape[2]}), like_k(), like_k()};
-    cuda::attention_backward(context, q, k, v, out, lse, dout, scale, documents, dq, dk, dv, memory);
+    cuda::attention_backward(context, call, memory);
   }
 };
 
@@ -41,9 +37,9 @@ TEST(AttentionCuda, DocumentsOfOneTileAreSeparate) {  // NaN in one document doe
   const Tensor out(DType::f32, {1, 130, 1, 16}), lse(DType::f32, {1, 1, 130});
   const View clean = device.put(out.view()), dirty = device.put(out.view()), sums = device.put(lse.view());
   const Documents documents{device.put(starts.view())};
-  device.attention_forward(device.put(x.q), device.put(x.k), device.put(x.v), 0.25f, documents, clean, sums);
-  device.attention_forward(device.put(poisoned.q), device.put(poisoned.k), device.put(poisoned.v), 0.25f, documents,
-                           dirty, sums);
+  device.attention_forward({device.put(x.q), device.put(x.k), device.put(x.v), 0.25f, documents, clean, sums});
+  device.attention_forward(
+      {device.put(poisoned.q), device.put(poisoned.k), device.put(poisoned.v), 0.25f, documents, dirty, sums});
   const Values a = read(clean), b = read(dirty);
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool inside = i / 16 >= 64 && i / 16 < 128;
@@ -68,8 +64,8 @@ TEST(AttentionCuda, PackedDocumentsEqualSeparateSequences) {
                dk = device.put(grads.k), dv = device.put(grads.v), out = device.scratch(DType::bf16, shape),
                lse = device.scratch(DType::f32, {s.batch, s.heads, s.positions}),
                dout = device.put(make(DType::bf16, shape, random_values(128 * 2 * 16, 3)).view());
-    device.attention_forward(q, k, v, 0.25f, documents, out, lse);
-    device.attention_backward(q, k, v, out, lse, dout, 0.25f, documents, dq, dk, dv);
+    device.attention_forward({q, k, v, 0.25f, documents, out, lse});
+    device.attention_backward({q, k, v, out, lse, dout, 0.25f, documents, dq, dk, dv});
     return std::vector{read(out), read(dq), read(dk), read(dv)};
   };
   EXPECT_EQ(run(packed, {start}), run(apart, {}));
@@ -98,13 +94,13 @@ TEST(AttentionCuda, RowsFarApartEqualTheHosts) {
       const Tensor lse(DType::f32, {sequences, heads, positions}), got(type, {m, n});
       const View sums = device.put(lse.view());
       const auto run = [](auto&& forward, auto&& backward, const std::vector<View>& x, const View& statistics) {
-        forward(x[0], x[1], x[2], 0.25f, Documents{}, x[4], statistics);
-        backward(x[0], x[1], x[2], x[4], statistics, x[3], 0.25f, Documents{}, x[5], x[6], x[7]);
+        forward(AttentionForward{x[0], x[1], x[2], 0.25f, {}, x[4], statistics});
+        backward(AttentionBackward{x[0], x[1], x[2], x[4], statistics, x[3], 0.25f, {}, x[5], x[6], x[7]});
       };
-      run([&](const auto&... views) { attention_forward(host, views...); },
-          [&](const auto&... views) { attention_backward(host, views...); }, on_host, lse.view());
-      run([&](const auto&... views) { device.attention_forward(views...); },
-          [&](const auto&... views) { device.attention_backward(views...); }, apart, sums);
+      run([&](const auto& call) { attention_forward(host, call); },
+          [&](const auto& call) { attention_backward(host, call); }, on_host, lse.view());
+      run([&](const auto& call) { device.attention_forward(call); },
+          [&](const auto& call) { device.attention_backward(call); }, apart, sums);
       cases::expect_same(device, sums, lse.view(), 1e-5, "statistics");
       for (std::size_t i = 4; i < 8; ++i) {
         far[i]->get(got.view());
@@ -123,8 +119,8 @@ TEST(AttentionCuda, GridsOfManyHeads) {
     return tensor::make_view(&value, DType::f32, device::DeviceType::host, shape);
   };
   const View q = view({64, 8192, 32, 64}), lse = view({64, 32, 8192});
-  cuda::attention_forward(context, q, q, q, 1, {}, q, lse);
-  cuda::attention_backward(context, q, q, q, q, lse, q, 1, {}, q, q, q, {view({64, 8192, 32}), q, q});
+  cuda::attention_forward(context, {q, q, q, 1, {}, q, lse});
+  cuda::attention_backward(context, {q, q, q, q, lse, q, 1, {}, q, q, q}, {view({64, 8192, 32}), q, q});
   EXPECT_GT(launches.grids().at(0).x, 65535u);
   EXPECT_GE(launches.grids().size(), 4u);
 }
@@ -142,18 +138,24 @@ TEST(DryDevice, AttentionAllocatesItsScratch) {
              lse = plan.view(DType::f32, {2, 4, 128});
   const std::size_t before = plan.arena.mark();
   const AttentionOptions plain{.kernels = AttentionKernels::plain};
-  attention_forward(plan.context, q, k, k, 1, {}, q, lse, plain);
+  attention_forward(plan.context, {q, k, k, 1, {}, q, lse}, plain);
   EXPECT_EQ(plan.arena.peak(), before);
-  attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k, plain);
+  attention_backward(plan.context, {q, k, k, q, lse, q, 1, {}, q, k, k}, plain);
   EXPECT_EQ(plan.arena.peak(), before + 2 * k.bytes() + lse.bytes());
   EXPECT_EQ(plan.arena.mark(), before);
   const View wide = plan.view(DType::f32, {1, 1, 1, 257}), one = plan.view(DType::f32, {1, 1, 1});
-  EXPECT_EQ(error_of([&] { attention_forward(plan.context, wide, wide, wide, 1, {}, wide, one, plain); }),
+  EXPECT_EQ(error_of([&] {
+              attention_forward(plan.context, {wide, wide, wide, 1, {}, wide, one}, plain);
+            }),
             "attention: heads on a device must have at most 256 elements");
-  EXPECT_EQ(error_of([&] { attention_forward(plan.context, q, k, k, 1, {}, q, lse); }),
+  EXPECT_EQ(error_of([&] {
+              attention_forward(plan.context, {q, k, k, 1, {}, q, lse});
+            }),
             "attention: cuDNN: needs bf16 activations")
       << "plain kernels run only if they are asked for";
-  EXPECT_EQ(error_of([&] { attention_backward(plan.context, q, k, k, q, lse, q, 1, {}, q, k, k); }),
+  EXPECT_EQ(error_of([&] {
+              attention_backward(plan.context, {q, k, k, q, lse, q, 1, {}, q, k, k});
+            }),
             "attention: cuDNN: needs bf16 activations");
 }
 
@@ -172,13 +174,13 @@ TEST(DryDevice, AttentionOfDocumentsAllocatesItsTables) {
     (void)plan.view(DType::u8, {workspace});
     return plan.arena.mark();
   };
-  attention_forward(plan.context, q, k, k, 1, documents, q, lse);
+  attention_forward(plan.context, {q, k, k, 1, documents, q, lse});
   EXPECT_EQ(plan.arena.peak(), expected(0));
-  attention_backward(plan.context, q, k, k, q, lse, q, 1, documents, gq, gk, gv);
+  attention_backward(plan.context, {q, k, k, q, lse, q, 1, documents, gq, gk, gv});
   EXPECT_EQ(plan.arena.peak(), expected(2 * 8 * 4 * 128 * 128 + 8 * 4 * 128 * (4 * 32 + 8)));
   Planned atomic;
   const std::size_t tables = atomic.arena.peak();
-  attention_backward(atomic.context, q, k, k, q, lse, q, 1, {}, gq, gk, gv, {.deterministic = false});
+  attention_backward(atomic.context, {q, k, k, q, lse, q, 1, {}, gq, gk, gv}, {.deterministic = false});
   EXPECT_EQ(atomic.arena.peak(), tables + 2 * 4 * 100 * (8 * 32 + 8));
   EXPECT_EQ(plan.arena.mark(), before);
 }
@@ -191,7 +193,7 @@ TEST(DryDevice, SumsOverRowsAllocateTheirScratch) {
   const std::size_t before = plan.arena.mark(), partial = static_cast<std::size_t>(cuda::column_blocks(1000, 64)) * 256;
   bias_backward(plan.context, x, f);
   EXPECT_EQ(plan.arena.peak(), before + partial);
-  rmsnorm_backward(plan.context, x, x, w, rstd, {}, x, f);
+  rmsnorm_backward(plan.context, {x, x, w, rstd, {}, x, f});
   EXPECT_EQ(plan.arena.peak(), before + partial);
   embedding_backward(plan.context, ids, x, table);
   EXPECT_EQ(plan.arena.peak(), before + std::max<std::size_t>(partial, 12032));

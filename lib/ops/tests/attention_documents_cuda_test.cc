@@ -166,10 +166,19 @@ void compute(const Context& host, const FusedAttention& part, const std::unorder
     turned.stride = {0, lse.stride[2], lse.stride[1]};
     if (part.backward) {
       write(own.view(), read(turned));
-      attention_backward(host, q, k, v, out, own.view(), heads(FusedName::dout, part.dout), part.scale, {},
-                         heads(FusedName::dq, part.dq), groups(FusedName::dk, part.dk), groups(FusedName::dv, part.dv));
+      attention_backward(host, {q,
+                                k,
+                                v,
+                                out,
+                                own.view(),
+                                heads(FusedName::dout, part.dout),
+                                part.scale,
+                                {},
+                                heads(FusedName::dq, part.dq),
+                                groups(FusedName::dk, part.dk),
+                                groups(FusedName::dv, part.dv)});
     } else {
-      attention_forward(host, q, k, v, part.scale, {}, out, own.view());
+      attention_forward(host, {q, k, v, part.scale, {}, out, own.view()});
       write(turned, read(own.view()));
     }
   }
@@ -204,8 +213,8 @@ TEST(FusedDocuments, EqualTheHost) {
   const Sizes sizes{3, 300, 4, 2, 16};
   const Naive want(sizes, q, k, v, &upstream, start, DType::bf16);
   const auto call = fused_forward_of(x.q, x.k, x.v, 0.25f, documents, own.view());
-  const auto back =
-      fused_backward_of(x.q, x.k, x.v, own.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v, true);
+  const auto back = fused_backward_of(
+      {x.q, x.k, x.v, own.view(), sums.view(), dout.view(), 0.25f, documents, got.q, got.k, got.v}, true);
   const std::int64_t one = back.score_bytes() / back.batch;
   for (const std::int64_t most :
        {kMostScores, 3 * one, one, one / 2}) {  // at once, two at a time, one at a time, by heads

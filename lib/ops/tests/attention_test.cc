@@ -32,9 +32,9 @@ struct Call {
         dq(type, {s.batch, s.positions, s.heads, s.dim}),
         dk(type, {s.batch, s.positions, s.groups, s.dim}),
         dv(type, {s.batch, s.positions, s.groups, s.dim}) {
-    attention_forward(ctx, tq.view(), tk.view(), tv.view(), scale_of(s), documents, out.view(), lse.view());
-    attention_backward(ctx, tq.view(), tk.view(), tv.view(), out.view(), lse.view(), tdout.view(), scale_of(s),
-                       documents, dq.view(), dk.view(), dv.view());
+    attention_forward(ctx, {tq.view(), tk.view(), tv.view(), scale_of(s), documents, out.view(), lse.view()});
+    attention_backward(ctx, {tq.view(), tk.view(), tv.view(), out.view(), lse.view(), tdout.view(), scale_of(s),
+                             documents, dq.view(), dk.view(), dv.view()});
   }
 };
 
@@ -151,9 +151,9 @@ TEST(Attention, WorksInsideAFusedProjectionAndInPlace) {
   write(q, run.q);
   write(k, run.k);
   write(v, run.v);
-  attention_forward(host, q, k, v, scale_of(s), {}, out.view(), lse.view());
+  attention_forward(host, {q, k, v, scale_of(s), {}, out.view(), lse.view()});
   EXPECT_EQ(read(out.view()), read(run.out.view()));
-  attention_backward(host, q, k, v, out.view(), lse.view(), run.tdout.view(), scale_of(s), {}, q, k, v);
+  attention_backward(host, {q, k, v, out.view(), lse.view(), run.tdout.view(), scale_of(s), {}, q, k, v});
   EXPECT_EQ(read(q), read(run.dq.view()));
   EXPECT_EQ(read(k), read(run.dk.view()));
   EXPECT_EQ(read(v), read(run.dv.view()));
@@ -185,9 +185,9 @@ Values by_tasks(const Sizes& s, DType type, Isa isa) {
     for (std::int64_t task = 0; task < count; ++task)
       (type == DType::f32 ? tasks.f32 : tasks.bf16)(shape, call, task, scratch.data());
   };
-  const ForwardCall forward{q, k, v, scale_of(s), none, out, lse};
+  const AttentionForward forward{q, k, v, scale_of(s), none, out, lse};
   run(forward_kernels(isa), forward, shape.batch * shape.heads * shape.blocks);
-  const BackwardCall backward{q, k, v, out, lse, dout, scale_of(s), none, dq, dk, dv};
+  const AttentionBackward backward{q, k, v, out, lse, dout, scale_of(s), none, dq, dk, dv};
   run(backward_kernels(isa), backward, shape.batch * shape.groups);
   Values all;
   for (const View& result : {out, lse, dq, dk, dv})
@@ -212,11 +212,11 @@ TEST(Attention, LargeScoresAndNaN) {
                k = make(DType::f32, {1, 3, 1, 2}, {400, 0, 800, 0, 0, 0});
   const Tensor v = make(DType::f32, {1, 3, 1, 2}, {1, 2, 3, 4, 5, 6}), out(DType::f32, {1, 3, 1, 2}),
                lse(DType::f32, {1, 1, 3});
-  attention_forward(host, q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view());
+  attention_forward(host, {q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view()});
   EXPECT_EQ(read(out.view()), (Values{1, 2, 3, 4, 3, 4}));
   EXPECT_EQ(read(lse.view()), (Values{400, 800, 800}));
   k.as<float>()[2] = std::nanf("");
-  attention_forward(host, q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view());
+  attention_forward(host, {q.view(), k.view(), v.view(), 1.0f, {}, out.view(), lse.view()});
   EXPECT_EQ(read(out.view())[0], 1.0);
   for (std::size_t i = 2; i < 6; ++i) EXPECT_TRUE(std::isnan(read(out.view())[i]));
   static_cast<void>(s);
@@ -243,7 +243,9 @@ TEST(Attention, Refusals) {
       lse(DType::f32, {1, 3, 4});
   const Tensor one(DType::f32, {1, 4, 1, 8}), half(DType::bf16, {1, 4, 1, 8}), start(DType::i32, {1, 3});
   const auto call = [&](const View& keys, const View& values, const Documents& documents) {
-    return error_of([&] { attention_forward(host, q.view(), keys, values, 1.0f, documents, out.view(), lse.view()); });
+    return error_of([&] {
+      attention_forward(host, {q.view(), keys, values, 1.0f, documents, out.view(), lse.view()});
+    });
   };
   EXPECT_EQ(call(k.view(), k.view(), {}), "attention: query heads must be a multiple of key heads");
   EXPECT_EQ(call(one.view(), half.view(), {}), "attention: activations of different types");
@@ -252,9 +254,10 @@ TEST(Attention, Refusals) {
             "attention: document starts must be int32, batch x positions");
   Context cuda = host;
   cuda.device = device::DeviceType::cuda;
-  EXPECT_EQ(
-      error_of([&] { attention_forward(cuda, q.view(), one.view(), one.view(), 1.0f, {}, out.view(), lse.view()); }),
-      "attention: a tensor is not on the context's device");
+  EXPECT_EQ(error_of([&] {
+              attention_forward(cuda, {q.view(), one.view(), one.view(), 1.0f, {}, out.view(), lse.view()});
+            }),
+            "attention: a tensor is not on the context's device");
 }
 
 }  // namespace

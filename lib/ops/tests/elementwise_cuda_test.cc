@@ -43,10 +43,7 @@ struct ShimElementwise : ShimMemory {
   void logit_sums(const View& logits, const View& targets, std::int64_t first, const View& maxima, const View& out) {
     cuda::logit_sums(context, logits, targets, first, maxima, out);
   }
-  void cross_entropy_of_part(const View& logits, const View& targets, std::int64_t first, const View& maxima,
-                             const View& sums, const View& losses, float scale, bool backward) {
-    cuda::cross_entropy_of_part(context, logits, targets, first, maxima, sums, losses, scale, backward);
-  }
+  void cross_entropy_of_part(const PartOfLogits& part) { cuda::cross_entropy_of_part(context, part); }
   void rope_tables(std::span<const float> frequencies, const View& cos, const View& sin) {
     cuda::rope_tables(context, frequencies, cos, sin);
   }
@@ -152,9 +149,9 @@ struct FarElementwise {
     cases::expect_same(device, far_sums.view(), sums.view(), 1e-5, "sums of exponentials");
     copy(host, b.view(), out.view());
     far_out.put(b.view());
-    cross_entropy_of_part(host, out.view(), ids.view(), 1, maxima.view(), sums.view(), losses.view(), 0.5f, true);
-    device.cross_entropy_of_part(far_out.view, ids.view(), 1, maxima.view(), sums.view(), far_losses.view(), 0.5f,
-                                 true);
+    cross_entropy_of_part(host, {out.view(), ids.view(), 1, maxima.view(), sums.view(), losses.view(), 0.5f, true});
+    device.cross_entropy_of_part(
+        {far_out.view, ids.view(), 1, maxima.view(), sums.view(), far_losses.view(), 0.5f, true});
     cases::expect_same(device, far_losses.view(), losses.view(), 1e-5, "losses of a part");
     expect(far_out, out.view(), 0x1p-7, "gradient of a part");
     cross_entropy(host, b.view(), ids.view(), losses.view(), 0.5f, true);

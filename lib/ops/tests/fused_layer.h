@@ -38,7 +38,7 @@ struct Layer {
     return fused_forward_of(q, k, v, 0.125f, documents, out);
   }
   FusedAttention backward(const Documents& documents = {}, bool deterministic = true) const {
-    return fused_backward_of(q, k, v, out, dout, 0.125f, documents, dq, dk, dv, deterministic);
+    return fused_backward_of({q, k, v, out, lse, dout, 0.125f, documents, dq, dk, dv}, deterministic);
   }
   Documents documents(std::int64_t count, std::int64_t longest) const {
     void* const at = reinterpret_cast<void*>(std::uintptr_t{1} << 45);

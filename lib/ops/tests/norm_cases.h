@@ -59,9 +59,9 @@ void add_norm_forward(Device& device) {
     const bool in_place = m % 2 == 0;
     const View dx = device.put(x.view), ds = in_place ? dx : device.put(sum.view), dy = device.put(y.view),
                dr = device.put(rstd.view());
-    device.add_rmsnorm_forward(dx, device.put(delta.view), device.put(w.view()), kNormEps, ds, dy, dr);
+    device.add_rmsnorm_forward({dx, device.put(delta.view), device.put(w.view()), kNormEps, ds, dy, dr});
     const View s = in_place ? x.view : sum.view;
-    add_rmsnorm_forward(host, x.view, delta.view, w.view(), kNormEps, s, y.view, rstd.view());
+    add_rmsnorm_forward(host, {x.view, delta.view, w.view(), kNormEps, s, y.view, rstd.view()});
     expect_same(device, ds, s, 0, name);
     expect_same(device, dr, rstd.view(), 1e-6, name);
     expect_same(device, dy, y.view, rounding(type), name);
@@ -92,9 +92,9 @@ void norm_backward(Device& device) {
                tout = over_dy ? tdy
                       : past  ? tup
                               : device.put(y.view);
-    device.rmsnorm_backward(tdy, tx, tw, tr, tup, tout, tdw);
-    rmsnorm_backward(host, dy.view, x.view, w.view(), rstd.view(), past ? up.view : View{}, out,
-                     weighted ? dw.view() : View{});
+    device.rmsnorm_backward({tdy, tx, tw, tr, tup, tout, tdw});
+    rmsnorm_backward(
+        host, {dy.view, x.view, w.view(), rstd.view(), past ? up.view : View{}, out, weighted ? dw.view() : View{}});
     expect_same(device, tout, out, rounding(type), name);
     if (weighted) expect_same(device, tdw, dw.view(), 2e-6, name);
     device.clear();
@@ -125,12 +125,12 @@ void norm_amaxes(Device& device) {
         device.rmsnorm_forward(tx, tw, kNormEps, ty, tr, at(ta, 0));
         rmsnorm_forward(host, x.view(), w.view(), kNormEps, y.view(), rstd.view(), at(found.view(), 0));
         expect(0, ty, y.view());
-        device.rmsnorm_backward(td, tx, tw, tr, {}, tdx, {}, at(ta, 1));
-        rmsnorm_backward(host, d.view(), x.view(), w.view(), rstd.view(), {}, dx.view(), {}, at(found.view(), 1));
+        device.rmsnorm_backward({td, tx, tw, tr, {}, tdx, {}, at(ta, 1)});
+        rmsnorm_backward(host, {d.view(), x.view(), w.view(), rstd.view(), {}, dx.view(), {}, at(found.view(), 1)});
         expect(1, tdx, dx.view());
-        device.add_rmsnorm_forward(tx, td, tw, kNormEps, tx, ty, tr, at(ta, 2));
-        add_rmsnorm_forward(host, x.view(), d.view(), w.view(), kNormEps, x.view(), y.view(), rstd.view(),
-                            at(found.view(), 2));
+        device.add_rmsnorm_forward({tx, td, tw, kNormEps, tx, ty, tr, at(ta, 2)});
+        add_rmsnorm_forward(
+            host, {x.view(), d.view(), w.view(), kNormEps, x.view(), y.view(), rstd.view(), at(found.view(), 2)});
         expect(2, ty, y.view());
         device.clear();
       }
@@ -162,9 +162,9 @@ void norm_maxima(Device& device) {
         const std::string name = name_of(type, 1, n, Layout::contiguous) + ", column " + std::to_string(c);
         device.rmsnorm_forward(tx, tw, kNormEps, ty, tr, at(0));
         expect_amax(device, at(0), 0, ty, y.view(), name);
-        device.rmsnorm_backward(td, tx, tw, tr, {}, tdx, {}, at(1));
+        device.rmsnorm_backward({td, tx, tw, tr, {}, tdx, {}, at(1)});
         expect_amax(device, at(1), 0, tdx, dx.view(), name);
-        device.add_rmsnorm_forward(tx, td, tw, kNormEps, tx, ty, tr, at(2));
+        device.add_rmsnorm_forward({tx, td, tw, kNormEps, tx, ty, tr, at(2)});
         expect_amax(device, at(2), 0, ty, y.view(), name);
         write(x.view().columns(c, c + 1), of_x);
         write(d.view().columns(c, c + 1), of_d);
@@ -189,10 +189,10 @@ void norm_of_heads(Device& device) {
       const View tx = device.put(x), tdy = device.put(dy), tw = device.put(w.view()), tr = device.put(rstd.view()),
                  tdw = device.put(dw.view()), raw = device.put(x);
       rmsnorm_forward(host, x, w.view(), kNormEps, y.view(), rstd.view());
-      rmsnorm_backward(host, dy, x, w.view(), rstd.view(), {}, dy, dw.view());
+      rmsnorm_backward(host, {dy, x, w.view(), rstd.view(), {}, dy, dw.view()});
       rmsnorm_forward(host, x, w.view(), kNormEps, x, rstd.view());
       device.rmsnorm_forward(tx, tw, kNormEps, tx, tr);
-      device.rmsnorm_backward(tdy, raw, tw, tr, {}, tdy, tdw);
+      device.rmsnorm_backward({tdy, raw, tw, tr, {}, tdy, tdw});
       const std::string name = name_of(type, m * heads, d, Layout::wide);
       expect_same(device, tx, x, rounding(type), name);
       expect_same(device, tr, rstd.view(), 1e-6, name);

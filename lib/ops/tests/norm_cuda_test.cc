@@ -10,17 +10,13 @@ namespace {
 struct ShimNorm : ShimMemory {
   void rmsnorm_forward(const View& x, const View& w, float eps, const View& y, const View& rstd,
                        const Amax& amax = {}) {
-    cuda::norm_forward(context, "norm", x, {}, w, eps, x, y, rstd, amax);
+    cuda::norm_forward(context, "norm", {x, {}, w, eps, x, y, rstd, amax});
   }
-  void add_rmsnorm_forward(const View& x, const View& delta, const View& w, float eps, const View& sum, const View& y,
-                           const View& rstd, const Amax& amax = {}) {
-    cuda::norm_forward(context, "norm", x, delta, w, eps, sum, y, rstd, amax);
-  }
-  void rmsnorm_backward(const View& dy, const View& x, const View& w, const View& rstd, const View& up, const View& dx,
-                        const View& dw, const Amax& amax = {}) {
-    const std::int64_t n = w.shape[0], rows = n == 0 ? 0 : x.size() / n;
-    const View partial = dw.empty() ? View{} : scratch(DType::f32, {cuda::norm_blocks(rows, n), n});
-    cuda::norm_backward(context, dy, x, w, rstd, up, dx, dw, partial, amax);
+  void add_rmsnorm_forward(const AddNorm& norm) { cuda::norm_forward(context, "norm", norm); }
+  void rmsnorm_backward(const NormGradient& norm) {
+    const std::int64_t n = norm.weight.shape[0], rows = n == 0 ? 0 : norm.x.size() / n;
+    const View partial = norm.dweight.empty() ? View{} : scratch(DType::f32, {cuda::norm_blocks(rows, n), n});
+    cuda::norm_backward(context, norm, partial);
   }
 };
 
@@ -63,9 +59,9 @@ TEST(NormCuda, RowsFarApartEqualTheHosts) {
     const Tensor w = make(type, {n}, random_values(n, 3)), rstd(DType::f32, {m}), y(type, {m, n}), dx(type, {m, n}),
                  far_rstd(DType::f32, {m}), got(type, {m, n});
     rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, y.view(), rstd.view());
-    rmsnorm_backward(host, dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), {});
+    rmsnorm_backward(host, {dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), {}});
     device.rmsnorm_forward(far_x.view, w.view(), cases::kNormEps, far_y.view, far_rstd.view());
-    device.rmsnorm_backward(far_dy.view, far_x.view, w.view(), far_rstd.view(), {}, far_dx.view, {});
+    device.rmsnorm_backward({far_dy.view, far_x.view, w.view(), far_rstd.view(), {}, far_dx.view, {}});
     far_y.get(got.view());
     cases::expect_same(device, got.view(), y.view(), cases::rounding(type), "y");
     far_dx.get(got.view());
@@ -83,9 +79,9 @@ TEST(NormCuda, ManyRowsAreSummedInBlocks) {
   rmsnorm_forward(host, x.view, w.view(), cases::kNormEps, dx.view(), rstd.view());
   EXPECT_GT(cuda::norm_blocks(m, n), 5);
   const View tdw = device.put(dw.view()), tdx = device.put(dx.view());
-  device.rmsnorm_backward(device.put(dy.view), device.put(x.view), device.put(w.view()), device.put(rstd.view()), {},
-                          tdx, tdw);
-  rmsnorm_backward(host, dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), dw.view());
+  device.rmsnorm_backward(
+      {device.put(dy.view), device.put(x.view), device.put(w.view()), device.put(rstd.view()), {}, tdx, tdw});
+  rmsnorm_backward(host, {dy.view, x.view, w.view(), rstd.view(), {}, dx.view(), dw.view()});
   cases::expect_same(device, tdx, dx.view(), 0x1p-7, "dx");
   cases::expect_same(device, tdw, dw.view(), 1e-6, "dweight");
 }

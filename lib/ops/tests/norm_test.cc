@@ -78,7 +78,7 @@ TEST(AddRmsNorm, NormalizesTheRoundedSum) {
   for (const DType type : {DType::f32, DType::bf16}) {
     const Tensor tx = make(type, {m, n}, x), td = make(type, {m, n}, delta), tw = make(type, {n}, w), y(type, {m, n});
     const Tensor rstd(DType::f32, {m}), only(type, {m, n});
-    add_rmsnorm_forward(host, tx.view(), td.view(), tw.view(), kEps, tx.view(), y.view(), rstd.view());
+    add_rmsnorm_forward(host, {tx.view(), td.view(), tw.view(), kEps, tx.view(), y.view(), rstd.view()});
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto sum = static_cast<float>(x[i] + delta[i]);
       const float want = type == DType::f32 ? sum : dtype::to_float(dtype::to_bf16(sum));
@@ -103,18 +103,18 @@ TEST(RmsNormBackward, AgreesWithCentralDifferences) {
       const Tensor y(type, {m, n}), rstd(DType::f32, {m}), dx(type, {m, n}),
           dw = make(DType::f32, {n}, Values(w.size(), 100.0));
       rmsnorm_forward(host, tx.view(), tw.view(), kEps, y.view(), rstd.view());
-      rmsnorm_backward(host, tdy.view(), tx.view(), tw.view(), rstd.view(), View{}, dx.view(), dw.view());
+      rmsnorm_backward(host, {tdy.view(), tx.view(), tw.view(), rstd.view(), View{}, dx.view(), dw.view()});
       EXPECT_LT(relative_error(read(dx.view()), numeric_dx), tolerance) << m << " x " << n;
       Values added = read(dw.view());
       for (double& v : added) v -= 100.0;
       EXPECT_LT(relative_error(added, numeric_dw), type == DType::f32 ? 1e-4 : 1e-2);  // 100 loses digits
       // With the upstream gradient, in place, without the gradient of the weight.
-      rmsnorm_backward(host, tdy.view(), tx.view(), tw.view(), rstd.view(), tup.view(), tup.view(), View{});
+      rmsnorm_backward(host, {tdy.view(), tx.view(), tw.view(), rstd.view(), tup.view(), tup.view(), View{}});
       Values want = numeric_dx;
       for (std::size_t i = 0; i < want.size(); ++i) want[i] += up[i];
       EXPECT_LT(relative_error(read(tup.view()), want), tolerance);
       // In place of dy.
-      rmsnorm_backward(host, tdy.view(), tx.view(), tw.view(), rstd.view(), View{}, tdy.view(), View{});
+      rmsnorm_backward(host, {tdy.view(), tx.view(), tw.view(), rstd.view(), View{}, tdy.view(), View{}});
       EXPECT_EQ(read(tdy.view()), read(dx.view()));
     }
   }
@@ -131,7 +131,7 @@ TEST(RmsNormBackward, WorksOnStridedHeads) {
   const Tensor weight = make(DType::f32, {d}, w), rstd(DType::f32, {m, heads}), y(DType::f32, {m, heads, d}),
                dw(DType::f32, {d});
   rmsnorm_forward(host, x, weight.view(), kEps, y.view(), rstd.view());
-  rmsnorm_backward(host, dy, x, weight.view(), rstd.view(), View{}, dy, dw.view());
+  rmsnorm_backward(host, {dy, x, weight.view(), rstd.view(), View{}, dy, dw.view()});
   EXPECT_LT(relative_error(read(dy),
                            central_differences([&](const Values& v) { return dot(naive_norm(v, w, kEps), up); }, at)),
             2e-6);
@@ -148,9 +148,10 @@ TEST(RmsNormBackward, DoesNotDependOnThreads) {
   const Tensor w = make(DType::bf16, {n}, random_values(n, 17)), y(DType::bf16, {m, n}), rstd(DType::f32, {m});
   const Tensor dx(DType::bf16, {m, n}), dw(DType::f32, {n}), dx1(DType::bf16, {m, n}), dw1(DType::f32, {n});
   rmsnorm_forward(host, x.view(), w.view(), kEps, y.view(), rstd.view());
-  rmsnorm_backward(host, dy.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view());
-  on_one_thread(
-      [&] { rmsnorm_backward(host, dy.view(), x.view(), w.view(), rstd.view(), View{}, dx1.view(), dw1.view()); });
+  rmsnorm_backward(host, {dy.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view()});
+  on_one_thread([&] {
+    rmsnorm_backward(host, {dy.view(), x.view(), w.view(), rstd.view(), View{}, dx1.view(), dw1.view()});
+  });
   EXPECT_EQ(read(dx.view()), read(dx1.view()));
   EXPECT_EQ(read(dw.view()), read(dw1.view()));
 }
@@ -165,10 +166,10 @@ TEST(RmsNormBackward, DryRunAllocatesTheSameScratchAndComputesNothing) {
   dry.arena = &planned;
   dry.dry = true;
   rmsnorm_forward(dry, x.view(), w.view(), kEps, y.view(), rstd.view());
-  rmsnorm_backward(dry, x.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view());
+  rmsnorm_backward(dry, {x.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view()});
   EXPECT_EQ(read(y.view()), Values(static_cast<std::size_t>(m * n), 0.0));
   rmsnorm_forward(host, x.view(), w.view(), kEps, y.view(), rstd.view());
-  rmsnorm_backward(host, x.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view());
+  rmsnorm_backward(host, {x.view(), x.view(), w.view(), rstd.view(), View{}, dx.view(), dw.view()});
   EXPECT_EQ(planned.peak(), host.arena().peak());
   EXPECT_EQ(host.arena().mark(), 0u);
 }

@@ -68,7 +68,7 @@ void loss_of_parts(Device& device, const View& logits, const View& targets, cons
   const View all = device.put(total.view());
   for (std::size_t p = 0; p + 1 < bounds.size(); ++p) {
     const View out = device.put(losses);
-    device.cross_entropy_of_part(there[p], ids, bounds[p], shifts, all, out, scale, backward);
+    device.cross_entropy_of_part({there[p], ids, bounds[p], shifts, all, out, scale, backward});
     fetch(device, out, losses);
     fetch(device, there[p], logits.columns(bounds[p], bounds[p + 1]));
   }
@@ -119,9 +119,9 @@ void loss_of_part(Device& device) {
         for (std::int64_t i = 0; i < 2 * m; ++i) sums.as<float>()[i] += 0.5f;
         const View all = device.put(sums.view());
         for (const bool backward : {false, true}) {
-          device.cross_entropy_of_part(tx, tt, first, larger, all, tl, 0.125f, backward);
-          cross_entropy_of_part(host, x.view, t.view(), first, maxima.view(), sums.view(), losses.view(), 0.125f,
-                                backward);
+          device.cross_entropy_of_part({tx, tt, first, larger, all, tl, 0.125f, backward});
+          cross_entropy_of_part(host,
+                                {x.view, t.view(), first, maxima.view(), sums.view(), losses.view(), 0.125f, backward});
           expect_same(device, tl, losses.view(), 2e-7, name + ", losses");
           expect_same(device, tx, x.view, 0, name + (backward ? ", gradients" : ", logits"));
         }
@@ -147,9 +147,9 @@ void losses_of_parts(Device& device) {
       maxima = make(DType::f32, {many}, random_values(many, 2)), sums(DType::f32, {2, many});
   for (std::int64_t i = 0; i < 2 * many; ++i) sums.as<float>()[i] = static_cast<float>(1 + i % 97);
   const View out = device.put(losses.view());
-  device.cross_entropy_of_part(device.put(x.view()), device.put(t.view()), 0, device.put(maxima.view()),
-                               device.put(sums.view()), out, 1, false);
-  cross_entropy_of_part(Host(), x.view(), t.view(), 0, maxima.view(), sums.view(), losses.view(), 1, false);
+  device.cross_entropy_of_part({device.put(x.view()), device.put(t.view()), 0, device.put(maxima.view()),
+                                device.put(sums.view()), out, 1, false});
+  cross_entropy_of_part(Host(), {x.view(), t.view(), 0, maxima.view(), sums.view(), losses.view(), 1, false});
   expect_same(device, out, losses.view(), 2e-7, "many rows");
   device.clear();
 }

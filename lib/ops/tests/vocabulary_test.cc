@@ -30,10 +30,7 @@ class HostDevice {
   void logit_sums(const View& x, const View& targets, std::int64_t first, const View& maxima, const View& out) {
     ops::logit_sums(host_, x, targets, first, maxima, out);
   }
-  void cross_entropy_of_part(const View& x, const View& targets, std::int64_t first, const View& maxima,
-                             const View& sums, const View& losses, float scale, bool backward) {
-    ops::cross_entropy_of_part(host_, x, targets, first, maxima, sums, losses, scale, backward);
-  }
+  void cross_entropy_of_part(const PartOfLogits& part) { ops::cross_entropy_of_part(host_, part); }
 
  private:
   Host host_;
@@ -185,10 +182,11 @@ TEST(VocabularyParts, MismatchedViewsAreRefused) {
             "logit sums: targets must be int32, one for each row");
   EXPECT_EQ(error_of([&] { logit_sums(host, x.view(), t.view(), 0, maxima.view(), losses.view()); }),
             "logit sums: expected two sums for each row");
-  EXPECT_EQ(error_of([&] {
-              cross_entropy_of_part(host, x.view(), t.view(), 0, maxima.view(), losses.view(), losses.view(), 1, true);
-            }),
-            "cross-entropy: expected one loss for each row");
+  EXPECT_EQ(
+      error_of([&] {
+        cross_entropy_of_part(host, {x.view(), t.view(), 0, maxima.view(), losses.view(), losses.view(), 1, true});
+      }),
+      "cross-entropy: expected one loss for each row");
 }
 
 // Parts add up to the whole table's rows, because tokens of other parts give zeros.

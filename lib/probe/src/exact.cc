@@ -116,7 +116,7 @@ double check_attention(const device::Device& device) {
     const Tensor out(DType::bf16, {1, kT, kHeads, kD}, where.type()), lse(DType::f32, {1, kHeads, kT}, where.type());
     const auto work = [&](const Context& ctx) {
       const device::Scope scope(*ctx.arena);
-      ops::attention_forward(ctx, q.view(), k.view(), v.view(), 0.125F, {}, out.view(), lse.view());
+      ops::attention_forward(ctx, {q.view(), k.view(), v.view(), 0.125F, {}, out.view(), lse.view()});
     };
     Workspace space(where, work);
     const Context ctx = space.context();

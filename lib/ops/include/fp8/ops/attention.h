@@ -37,6 +37,26 @@ struct Documents {
   std::int64_t pairs = 0;
 };
 
+/// Operands and results of attention_forward(), f32 or bf16, all of one type.
+struct AttentionForward {
+  View q;               ///< [B, T, H, D]
+  View k, v;            ///< [B, T, G, D]
+  float scale;          ///< factor of the scores
+  Documents documents;  ///< packed documents
+  View out;             ///< result [B, T, H, D]
+  View lse;             ///< result f32 [B, H, T], contiguous: the log of the sum of the softmax
+};
+
+/// Operands and results of attention_backward().
+struct AttentionBackward {
+  View q, k, v, out, lse;  ///< as in AttentionForward, all operands here
+  View dout;               ///< gradient of out, [B, T, H, D]
+  float scale;             ///< factor of the scores
+  Documents documents;     ///< packed documents
+  View dq;                 ///< result [B, T, H, D]
+  View dk, dv;             ///< results [B, T, G, D]
+};
+
 /// Kernels of attention on a GPU: cuDNN's, or kernels of this crate that use no tensor cores and take about ten times
 /// as long, for other formats than bf16, heads longer than 128 elements, and machines without cuDNN.
 enum class AttentionKernels : std::uint8_t { fused, plain };
@@ -75,10 +95,9 @@ struct GradientBytes {
 /// in the context, an H100 with the cuDNN that is found here is assumed.
 GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t groups, const Documents& documents);
 
-/// out [B, T, H, D] = softmax(q k^T * scale, causal) v; lse f32 [B, H, T], the log of the sum of the softmax, is needed
-/// by the backward pass. Deterministic for any number of threads. On a GPU, Error is thrown, with --attention plain as
-/// a hint, if the kernels are fused and cuDNN is missing, does not support the call or has no plan for it; a dry run
-/// with a stream throws it too.
+/// out = softmax(q k^T * scale, causal) v; lse is needed by the backward pass. Deterministic for any number of threads.
+/// On a GPU, Error is thrown, with --attention plain as a hint, if the kernels are fused and cuDNN is missing, does not
+/// support the call or has no plan for it; a dry run with a stream throws it too.
 ///
 /// Error on the host relative to exact arithmetic, for finite sums: let p be the probabilities, u the unit roundoff of
 /// the activations (2^-8 bf16, 2^-24 f32), and r = u if bf16 is multiplied in pairs (activations bf16, instruction set
@@ -86,9 +105,7 @@ GradientBytes gradient_bytes(const Context& ctx, const View& q, std::int64_t gro
 ///   |error of out| <= u |out| + (r + g) sum_j p_j |v_j|
 ///   |error of lse| <= g + 2^-24 |lse|
 /// where g = 2^-23 (2 (D + 2) S + n + 16) is the error of f32 arithmetic over n keys, S = scale max_j sum_d |q_d k_jd|.
-void attention_forward(const Context& ctx, const View& q, const View& k, const View& v, float scale,
-                       const Documents& documents, const View& out, const View& lse,
-                       const AttentionOptions& options = {});
+void attention_forward(const Context& ctx, const AttentionForward& call, const AttentionOptions& options = {});
 
 /// out [B, T, H, D] = softmax(q k^T * scale) v for texts that grow: queries q [B, T, H, D] at positions `first`,
 /// `first` + 1, ... of texts whose keys and values k, v [B, P, G, D], P >= first + T, are known; query t attends to the
@@ -98,7 +115,7 @@ void attention_forward(const Context& ctx, const View& q, const View& k, const V
 void attention_cached(const Context& ctx, const View& q, const View& k, const View& v, std::int64_t first, float scale,
                       const View& out);
 
-/// Gradients dq [B, T, H, D], dk and dv [B, T, G, D] of attention_forward, overwritten; they may be q, k and v.
+/// Gradients dq, dk and dv of attention_forward, overwritten; they may be q, k and v.
 /// Errors as attention_forward. Deterministic for any number of threads, and on a GPU as the options say. Scratch: on
 /// the host about 2 T D floats per thread; on a device B T H floats and copies of dk and dv, or with cuDNN two bytes
 /// per score of as many heads as need 1 GiB. If all scores of the call need more, cuDNN 9.25 or newer on compute
@@ -112,8 +129,6 @@ void attention_cached(const Context& ctx, const View& q, const View& k, const Vi
 ///   |error of dv_j| <= u |dv_j| + (r + g) sum_i p_ij |dout_i|
 ///   |error of dq_i| <= u |dq_i| + scale sum_j E_ij |k_j|
 ///   |error of dk_j| <= u |dk_j| + scale sum_i E_ij |q_i|
-void attention_backward(const Context& ctx, const View& q, const View& k, const View& v, const View& out,
-                        const View& lse, const View& dout, float scale, const Documents& documents, const View& dq,
-                        const View& dk, const View& dv, const AttentionOptions& options = {});
+void attention_backward(const Context& ctx, const AttentionBackward& call, const AttentionOptions& options = {});
 
 }  // namespace fp8::ops

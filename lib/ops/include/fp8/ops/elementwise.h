@@ -56,10 +56,18 @@ void logit_maxima(const Context& ctx, const View& logits, const View& out);
 /// out f32 [2, m]: for each row the sum of exp(logit - maximum), and the logit of the target, 0 if it is another rank's
 void logit_sums(const Context& ctx, const View& logits, const View& targets, std::int64_t first, const View& maxima,
                 const View& out);
-/// Losses f32 [m], and the gradient of these logits, as cross_entropy() of all; sums f32 [2, m]. A target that no rank
-/// has is not noticed here.
-void cross_entropy_of_part(const Context& ctx, const View& logits, const View& targets, std::int64_t first,
-                           const View& maxima, const View& sums, const View& losses, float gradient_scale,
-                           bool backward);
+/// Operands and results of cross_entropy_of_part().
+struct PartOfLogits {
+  View logits;           ///< [m, n]: of the tokens from `first` on; overwritten with their gradient if `backward`
+  View targets;          ///< i32 [m]
+  std::int64_t first;    ///< token of the first column
+  View maxima;           ///< f32 [m], of all ranks
+  View sums;             ///< f32 [2, m], of all ranks
+  View losses;           ///< result f32 [m]
+  float gradient_scale;  ///< factor of the gradient
+  bool backward;         ///< whether the gradient is computed
+};
+/// Losses, and the gradient of these logits, as cross_entropy() of all. A target that no rank has is not noticed here.
+void cross_entropy_of_part(const Context& ctx, const PartOfLogits& part);
 
 }  // namespace fp8::ops

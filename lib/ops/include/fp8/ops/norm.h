@@ -18,15 +18,34 @@ using tensor::View;
 void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd,
                      const Amax& amax = {});
 
-/// sum = x + delta rounded to the activation type; y = norm(sum). sum may be x or delta. `amax` f32 [1]: of y.
-void add_rmsnorm_forward(const Context& ctx, const View& x, const View& delta, const View& weight, float eps,
-                         const View& sum, const View& y, const View& rstd, const Amax& amax = {});
+/// Operands and results of add_rmsnorm_forward(); x, delta, sum and y have the same shape and type.
+struct AddNorm {
+  View x, delta;  ///< addends
+  View weight;    ///< [C]
+  float eps;      ///< added to the mean square
+  View sum;       ///< result: x + delta, rounded; may be x or delta
+  View y;         ///< result: norm(sum)
+  View rstd;      ///< result f32 [M] or [M, H]: 1 / sqrt(mean square + eps), for the backward pass
+  Amax amax{};    ///< result f32 [1]: amax of y
+};
 
-/// Gradient of the norm. dx = upstream + dy d norm / dx, where upstream is the gradient of the residual connection
-/// (empty: none; may be dx); the gradient of the weight is added to dweight f32 [C] (empty: not wanted). `x` is the
-/// input of the norm. dx may be dy. `amax` f32 [1]: of dx. Deterministic.
-void rmsnorm_backward(const Context& ctx, const View& dy, const View& x, const View& weight, const View& rstd,
-                      const View& upstream, const View& dx, const View& dweight, const Amax& amax = {});
+/// sum = x + delta rounded to the activation type; y = norm(sum).
+void add_rmsnorm_forward(const Context& ctx, const AddNorm& norm);
+
+/// Operands and results of rmsnorm_backward(); dy, x, upstream and dx have the same shape and type.
+struct NormGradient {
+  View dy;          ///< gradient of the norm's result
+  View x;           ///< input of the norm
+  View weight;      ///< [C]
+  View rstd;        ///< f32 [M] or [M, H], from the forward pass
+  View upstream{};  ///< gradient of the residual connection; empty: none
+  View dx;          ///< result: gradient of x; may be dy or upstream
+  View dweight{};   ///< f32 [C], to which the gradient of the weight is added; empty: not wanted
+  Amax amax{};      ///< result f32 [1]: amax of dx
+};
+
+/// dx = upstream + dy d norm / dx; dweight += the gradient of the weight. Deterministic.
+void rmsnorm_backward(const Context& ctx, const NormGradient& norm);
 
 /// out = a + b, rounded once; contiguous or equal strides; out may be a or b.
 void add(const Context& ctx, const View& a, const View& b, const View& out);
