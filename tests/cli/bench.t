@@ -39,14 +39,14 @@ status "an unknown recipe gives status 2" 2 fp8-bench --recipe best
 status "--tokens 0 gives status 2" 2 fp8-bench --tokens 0
 
 # --- --gemms: emulated sums of tensor cores; tests/golden checks the values
-codes=$SRC/tests/golden/accumulate/hopper.h5
-ok "--gemms computes the GEMMs in a file" fp8-bench --gemms "$codes" -o sums.h5
+codes=$SRC/tests/golden/accumulate/hopper.safetensors
+ok "--gemms computes the GEMMs in a file" fp8-bench --gemms "$codes" -o sums.safetensors
 is "--gemms prints nothing" "$(cat out err)" ""
-ok "--accumulate hopper succeeds" fp8-bench --gemms "$codes" -o again.h5 --accumulate hopper
-ok "--accumulate ada succeeds" fp8-bench --gemms "$codes" -o ada.h5 --accumulate ada
-cmp sums.h5 again.h5
+ok "--accumulate hopper succeeds" fp8-bench --gemms "$codes" -o again.safetensors --accumulate hopper
+ok "--accumulate ada succeeds" fp8-bench --gemms "$codes" -o ada.safetensors --accumulate ada
+cmp sums.safetensors again.safetensors
 result $? "the default is hopper: both files are equal"
-cmp -s sums.h5 ada.h5
+cmp -s sums.safetensors ada.safetensors
 is "the sums of ada differ" $? 1
 bad() { # NAME REGEX WORDS...
   name=$1 pattern=$2
@@ -56,22 +56,22 @@ bad() { # NAME REGEX WORDS...
   [ $got = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -Eq -e "^fp8-bench: $pattern" err && [ ! -s out ]
   result $? "$name"
 }
-cp sums.h5 before.h5
-bad "an existing output of --gemms without --force is refused" 'sums.h5: exists \(use --force to replace it\)' --gemms "$codes" -o sums.h5
-cmp sums.h5 before.h5
+cp sums.safetensors before.safetensors
+bad "an existing output of --gemms without --force is refused" 'sums.safetensors: exists \(use --force to replace it\)' --gemms "$codes" -o sums.safetensors
+cmp sums.safetensors before.safetensors
 result $? "the existing output is unchanged"
-ok "--force replaces the output of --gemms" fp8-bench --gemms "$codes" -f -o ada.h5
-cmp sums.h5 ada.h5
+ok "--force replaces the output of --gemms" fp8-bench --gemms "$codes" -f -o ada.safetensors
+cmp sums.safetensors ada.safetensors
 result $? "the output contains the new sums"
 bad "--gemms without -o is refused" '--gemms: needs -o FILE' --gemms "$codes"
-bad "--gemms of a missing file is refused" 'none.h5: ' --gemms none.h5 -o x.h5
-bad "an unknown chip is refused" "--accumulate: 'volta' is not one of" --gemms "$codes" -o x.h5 --accumulate volta
+bad "--gemms of a missing file is refused" 'none.safetensors: ' --gemms none.safetensors -o x.safetensors
+bad "an unknown chip is refused" "--accumulate: 'volta' is not one of" --gemms "$codes" -o x.safetensors --accumulate volta
 bad "--accumulate without --gemms is refused" '--accumulate: needs --gemms' --accumulate ada
-bad "a file of sums as input is refused" 'sums.h5: no group has datasets a and b' --gemms sums.h5 -o x.h5
-head -c 100000 "$codes" >cut.h5
-bad "a truncated input is refused" 'cut.h5: ' --gemms cut.h5 -o x.h5
-echo text >text.h5
-bad "a text as input is refused" 'text.h5: ' --gemms text.h5 -o x.h5
+bad "a file of sums as input is refused" 'sums.safetensors: no tensors NAME/a and NAME/b' --gemms sums.safetensors -o x.safetensors
+head -c 100000 "$codes" >cut.safetensors
+bad "a truncated input is refused" 'cut.safetensors: ' --gemms cut.safetensors -o x.safetensors
+echo text >text.safetensors
+bad "a text as input is refused" 'text.safetensors: ' --gemms text.safetensors -o x.safetensors
 is "the refused commands write nothing" "$(find . -maxdepth 1 -name 'x*' -o -maxdepth 1 -name '*.x*' | grep -c .)" 0
 
 printf '{"model_type":"none"}' >config.json

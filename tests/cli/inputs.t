@@ -15,7 +15,7 @@ result $? "links to a file of the folder"
 cp -r "$SRC/tests/golden/chat/llama3" tok && chmod -R u+w tok && echo "notes" >tok/notes
 cp "$SRC/tests/golden/chat/data/openai.jsonl" chat.jsonl && cp chat.jsonl x-eval.jsonl
 cp -r "$FP8_SHARE" share && chmod -R u+w share && cp share/templates/llama3.json t.json && cp share/presets/tiny.json c.json
-cp "$SRC/tests/golden/accumulate/ada.h5" codes.h5 && chmod u+w codes.h5
+cp "$SRC/tests/golden/accumulate/ada.safetensors" codes.safetensors && chmod u+w codes.safetensors
 ln c.json hard.json && ln -s c.json soft.json && ln m.h5 hard.h5 && ln -s m.h5 soft.h5 && ln text.txt hard.txt
 fp8-init c.json --set vocab_size=4096 --tokenizer tok -o t.h5 >out 2>err
 mkdir holds && cp t.json holds/t.json && mkdir logs data && ln d.h5 logs/log.jsonl && ln d.h5 data/tensors.jsonl
@@ -86,7 +86,7 @@ kept fp8-inspect "$committed" $rank m.h5 --data d.h5 --seq-length 16 --recommend
 
 for output in c.json hard.json; do kept fp8-bench "$input" $output --model c.json; done
 kept fp8-bench "$input" share/presets/tiny.json --model tiny
-kept fp8-bench "$input" codes.h5 --gemms codes.h5
+kept fp8-bench "$input" codes.safetensors --gemms codes.safetensors
 kept fp8-bench "$committed" $rank --model tiny
 kept fp8-doctor "$committed" $rank
 
@@ -139,7 +139,7 @@ kept fp8-log "$(of_run step-00000009)" "$folder/step-00000009" other.jsonl --exp
 kept fp8-log "$(of_run profile-1.json)" "$folder/profile-1.json" other.jsonl --export trace
 kept fp8-inspect "$of" "$log" m.h5 --data d.h5 --seq-length 16 --recommend 1
 kept fp8-bench "$of" "$log" --model tiny
-kept fp8-bench "$of" "$log" --gemms codes.h5
+kept fp8-bench "$of" "$log" --gemms codes.safetensors
 fp8-sweep s.sweep -o "$folder/step-00000009" -- fp8-step m.h5 >out 2>err
 is "fp8-sweep: $folder/step-00000009" "$? $(cat err)" "2 fp8-sweep: $folder/step-00000009: $(of_run step-00000009)"
 for words in "" -n; do

@@ -67,15 +67,17 @@ cli::Command command() {
        .choices = {"auto", "cpu", "cuda"}},
       {.name = "gemms",
        .kind = cli::FlagKind::path,
-       .metavar = "IN.h5",
-       .help = "instead of measuring, compute the GEMMs of the FP8 codes in IN.h5 and write the sums to --output"},
+       .metavar = "IN.safetensors",
+       .help =
+           "instead of measuring, compute the GEMMs of the FP8 codes in IN.safetensors and write the sums to --output"},
       {.name = "accumulate",
        .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = "hopper",
        .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
        .choices = {"hopper", "ada"}},
-      cli::output_flag("file to write the report to as JSON, besides standard output; with --gemms the sums as HDF5"),
+      cli::output_flag(
+          "file to write the report to as JSON, besides standard output; with --gemms the sums as safetensors"),
       cli::json_flag(),
       cli::force_flag(),
   };

@@ -1,125 +1,103 @@
 // Computes GEMMs of FP8 codes with gemm::Engine, as in training.
 #include "fp8/probe/gemms.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
-#include <optional>
+#include <set>
 #include <vector>
 
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/text.h"
 #include "fp8/dtype/convert.h"
-#include "fp8/h5/reader.h"
-#include "fp8/h5/writer.h"
+#include "fp8/hf/safetensors.h"
 
 namespace fp8::probe {
 namespace {
 
 using dtype::DType;
+using hf::SafetensorsFile;
 using tensor::Tensor;
 
 constexpr std::int64_t kMostSums = std::int64_t{1} << 28;  // largest result of one GEMM, 1 GiB
+constexpr std::array kResults = {"fast", "slow", "f32"};
 
-// HDF5 crashes or hangs on some forged files, so a child process opens the file first.
-void open_elsewhere(const std::string& path) {
-  constexpr unsigned kSeconds = 60;
-  const pid_t child = ::fork();
-  if (child < 0) throw Error(path + ": cannot start a process to open it");
-  if (child == 0) {
-    ::alarm(kSeconds);
-    ::close(STDERR_FILENO);
-    try {
-      const h5::Reader file(path);
-    } catch (const Error&) {
-      ::_exit(0);  // the parent finds and reports the same error
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) throw Error(path + ": cannot wait for the process that opens it");
-  if (status != 0) throw Error(path + ": damaged: HDF5 does not survive opening it");
-}
-
-struct Formats {
-  DType a, b;
+// The operands of one product.
+struct Product {
+  std::string name;
+  const hf::TensorInfo *a = nullptr, *b = nullptr;
 };
 
-std::optional<DType> fp8_format(std::string_view name) {
-  if (name == "e4m3") return DType::e4m3;
-  if (name == "e5m2") return DType::e5m2;
-  return std::nullopt;
+[[noreturn]] void fail(const SafetensorsFile& file, const std::string& name, const std::string& reason) {
+  throw Error(file.path() + ": tensor \"" + excerpt(name) + "\": " + reason);
 }
 
-// Formats in the name of the outer group.
-Formats formats_of(const h5::Reader& file, const std::string& group) {
-  const std::string outer = group.substr(0, group.find('/'));
-  const std::size_t bar = outer.find('_');
-  const auto a = fp8_format(outer.substr(0, bar));
-  const auto b = bar == std::string::npos ? std::nullopt : fp8_format(outer.substr(bar + 1));
-  if (!a || !b || group == outer)
-    throw Error(file.path() + ": /" + group +
-                ": codes need an outer group named by their formats, such as e4m3_e4m3 or e5m2_e4m3");
-  return {*a, *b};
+const hf::TensorInfo& codes(const SafetensorsFile& file, const std::string& name) {
+  const hf::TensorInfo* const tensor = file.find(name);
+  if (tensor == nullptr) fail(file, name, "there is no such tensor");
+  const bool fp8 = tensor->format == DType::e4m3 || tensor->format == DType::e5m2;
+  if (!fp8 || tensor->shape.size() != 2) fail(file, name, "codes are F8_E4M3 or F8_E5M2 with two dimensions");
+  return *tensor;
 }
 
-const h5::Entry& codes_entry(const h5::Reader& file, const std::string& name) {
-  const h5::Entry& entry = file.at(name);
-  if (entry.dtype != DType::u8 || entry.shape.size() != 2)
-    throw Error(file.path() + ": /" + name + ": codes are uint8 with two dimensions");
-  return entry;
+// The products of a file, sorted by name.
+std::vector<Product> products_of(const SafetensorsFile& file) {
+  std::set<std::string> names;
+  for (const hf::TensorInfo& tensor : file.tensors())
+    if (tensor.name.ends_with("/a") || tensor.name.ends_with("/b"))
+      names.insert(tensor.name.substr(0, tensor.name.size() - 2));
+  if (names.empty()) throw Error(file.path() + ": no tensors NAME/a and NAME/b");
+  std::vector<Product> products;
+  for (const std::string& name : names) {
+    const Product p{name, &codes(file, name + "/a"), &codes(file, name + "/b")};
+    const std::int64_t m = p.a->shape[0], n = p.b->shape[0];
+    if (p.a->shape[1] != p.b->shape[1])
+      fail(file, name + "/b", "K is " + std::to_string(p.b->shape[1]) + ", " + std::to_string(p.a->shape[1]) + " in a");
+    if (n > 0 && m > kMostSums / n)
+      fail(file, name + "/a",
+           std::to_string(m) + " x " + std::to_string(n) + " sums, " + std::to_string(kMostSums) + " at most");
+    products.push_back(p);
+  }
+  return products;
 }
 
 // Codes decoded to bf16, the operand type of the engine.
-Tensor read_codes(const h5::Reader& file, const h5::Entry& entry, DType format) {
-  const auto bytes = file.read_as<std::uint8_t>(entry.name);
-  Tensor values(DType::bf16, {entry.shape[0], entry.shape[1]});
-  dtype::decode_fp8(format, bytes, std::span(values.as<dtype::Bf16>(), bytes.size()));
+Tensor read_codes(const SafetensorsFile& file, const hf::TensorInfo& tensor) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tensor.elements()));
+  file.read(tensor, 0, std::as_writable_bytes(std::span(bytes)));
+  Tensor values(DType::bf16, {tensor.shape[0], tensor.shape[1]});
+  dtype::decode_fp8(*tensor.format, bytes, std::span(values.as<dtype::Bf16>(), bytes.size()));
   return values;
 }
 
-void write_group(const h5::Reader& file, const std::string& group, gemm::Accumulation accumulation, h5::Writer& out) {
-  const Formats formats = formats_of(file, group);
-  const h5::Entry &a = codes_entry(file, group + "/a"), &b = codes_entry(file, group + "/b");
-  const std::int64_t m = a.shape[0], n = b.shape[0];
-  if (a.shape[1] != b.shape[1])
-    throw Error(file.path() + ": /" + group + ": K is " + std::to_string(a.shape[1]) + " in a, " +
-                std::to_string(b.shape[1]) + " in b");
-  if (n > 0 && m > kMostSums / n)
-    throw Error(file.path() + ": /" + group + ": " + std::to_string(m) + " x " + std::to_string(n) + " sums, " +
-                std::to_string(kMostSums) + " at most");
-  const Tensor left = read_codes(file, a, formats.a), right = read_codes(file, b, formats.b);
-  const Tensor sums(DType::f32, {m, n});
+void write_sums(const SafetensorsFile& file, const Product& product, gemm::Accumulation accumulation,
+                hf::SafetensorsWriter& out) {
+  const DType of_a = *product.a->format, of_b = *product.b->format;
+  const Tensor left = read_codes(file, *product.a), right = read_codes(file, *product.b);
+  const Tensor sums(DType::f32, {product.a->shape[0], product.b->shape[0]});
   gemm::Engine engine;
-  const auto put = [&](const char* name, gemm::Accumulation how, bool fast) {
+  for (const std::string result : kResults) {
     gemm::MatmulOptions options;
-    options.accumulation = how;
-    options.fast_accumulation = fast;
-    engine.matmul({}, {left.view(), formats.a, {}}, {right.view().transposed(), formats.b, {}}, sums.view(), options);
-    const auto bytes = std::span(static_cast<const std::byte*>(sums.view().data), sums.view().bytes());
-    out.dataset(group + "/" + name, DType::f32, std::array{m, n}, bytes);
-  };
-  put("fast", accumulation, true);
-  put("slow", accumulation, false);
-  put("f32", gemm::Accumulation::f32, false);
+    options.accumulation = result == "f32" ? gemm::Accumulation::f32 : accumulation;
+    options.fast_accumulation = result == "fast";
+    engine.matmul({}, {left.view(), of_a, {}}, {right.view().transposed(), of_b, {}}, sums.view(), options);
+    out.begin(product.name + "/" + result);
+    out.write({static_cast<const std::byte*>(sums.view().data), sums.view().bytes()});
+  }
 }
 
 }  // namespace
 
 void write_gemms(const std::string& in, const std::string& out, bool force, gemm::Accumulation accumulation) {
-  open_elsewhere(in);
-  const h5::Reader file(in);
-  std::vector<std::string> groups;
-  for (const std::string& group : file.groups())
-    if (file.find(group + "/a") != nullptr || file.find(group + "/b") != nullptr) groups.push_back(group);
-  if (groups.empty()) throw Error(in + ": no group has datasets a and b");
+  const SafetensorsFile file(in);
+  const std::vector<Product> products = products_of(file);
+  std::vector<hf::TensorSpec> specs;
+  for (const Product& p : products)
+    for (const std::string result : kResults)
+      specs.push_back({p.name + "/" + result, DType::f32, {p.a->shape[0], p.b->shape[0]}});
   check_output(out, force, {in});
   AtomicFile target(out, force);
-  h5::Writer writer(target.path());
-  for (const std::string& group : groups) write_group(file, group, accumulation, writer);
+  hf::SafetensorsWriter writer(File::open_update(target.path()), std::move(specs), {});
+  for (const Product& p : products) write_sums(file, p, accumulation, writer);
   writer.finish();
   target.commit();
 }
