@@ -1,8 +1,11 @@
-// Graphs of attention that cuDNN validates, lowers and has plans for on Hopper, without a GPU. Skipped if the library
-// cannot be loaded.
+// Graphs of attention that cuDNN validates, lowers and has plans for on Hopper, without a GPU, and their nodes. Skipped
+// if the library cannot be loaded.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "../../lib/ops/tests/fused_layer.h"
 #include "fp8_test.h"
@@ -35,6 +38,75 @@ TEST(CudnnAttention, HasPlansForHopper) {
   FusedAttention odd = Layer(1, 64, 4, 4, 64).forward();
   odd.dim = 12;
   EXPECT_NE(test::error_of([&] { (void)plans_of(odd); }).find("multiple of 8"), std::string::npos);
+}
+
+using fe::graph::INode;
+
+// Access to the nodes of a node, which are protected.
+struct Opened : INode {
+  static const std::vector<std::shared_ptr<INode>>& nodes(const INode& node) { return node.*&Opened::sub_nodes; }
+};
+
+// All nodes of a graph that were built as Node.
+template <class Node>
+std::vector<const Node*> all(const INode& root) {
+  std::vector<const Node*> found;
+  for (const auto& node : Opened::nodes(root)) {
+    if (const auto* one = dynamic_cast<const Node*>(node.get())) found.push_back(one);
+    for (const Node* below : all<Node>(*node)) found.push_back(below);
+  }
+  return found;
+}
+
+// A query attends to no later key: its position is at least the key's, without a shift.
+void expect_causal(const INode& graph) {
+  using Names = fe::graph::DiagonalBandMask_attributes::input_names;
+  const auto masks = all<fe::graph::CompositeDiagonalBandMaskNode>(graph);
+  ASSERT_EQ(masks.size(), 1u);
+  const auto& mask = masks[0]->attributes;
+  EXPECT_EQ(mask.get_comparison_mode(), fe::PointwiseMode_t::CMP_GE);
+  for (const Names bound : {Names::LeftBound, Names::ShiftRightBound})
+    EXPECT_TRUE(!mask.inputs.contains(bound) || mask.inputs.at(bound) == nullptr);
+}
+
+template <class Tensors, class Name>
+void expect_tensors(const Tensors& tensors, const std::vector<std::pair<Name, FusedName>>& expected) {
+  for (const auto& [name, ours] : expected)
+    EXPECT_EQ(tensors.at(name)->get_uid(), uid_of(ours)) << "tensor " << uid_of(ours);
+}
+
+TEST(CudnnAttention, NodesAreCausalAndHaveTheirTensors) {
+  using Forward = fe::graph::SDPA_attributes;
+  using Backward = fe::graph::SDPA_backward_attributes;
+  const std::string loaded = test::error_of(load_library);
+  if (loaded != "no error") GTEST_SKIP() << loaded;
+  const Layer layer(2, 200, 8, 2, 64);
+  for (const Documents& documents : {Documents{}, layer.documents(7, 150)}) {
+    const auto forward = built_on_hopper(layer.forward(documents));
+    expect_causal(*forward);
+    const auto attention = all<fe::graph::CompositeSDPANode>(*forward);
+    ASSERT_EQ(attention.size(), 1u);
+    using In = Forward::input_names;
+    expect_tensors<decltype(Forward::inputs), In>(
+        attention[0]->attributes.inputs, {{In::Q, FusedName::q}, {In::K, FusedName::k}, {In::V, FusedName::v}});
+    using Out = Forward::output_names;
+    expect_tensors<decltype(Forward::outputs), Out>(attention[0]->attributes.outputs,
+                                                    {{Out::O, FusedName::out}, {Out::Stats, FusedName::lse}});
+    const auto backward = built_on_hopper(layer.backward(documents));
+    expect_causal(*backward);
+    const auto gradients = all<fe::graph::CompositeSDPABackwardNode>(*backward);
+    ASSERT_EQ(gradients.size(), 1u);
+    using From = Backward::input_names;
+    expect_tensors<decltype(Backward::inputs), From>(gradients[0]->attributes.inputs, {{From::Q, FusedName::q},
+                                                                                       {From::K, FusedName::k},
+                                                                                       {From::V, FusedName::v},
+                                                                                       {From::O, FusedName::out},
+                                                                                       {From::dO, FusedName::dout},
+                                                                                       {From::Stats, FusedName::lse}});
+    using To = Backward::output_names;
+    expect_tensors<decltype(Backward::outputs), To>(
+        gradients[0]->attributes.outputs, {{To::dQ, FusedName::dq}, {To::dK, FusedName::dk}, {To::dV, FusedName::dv}});
+  }
 }
 
 TEST(CudnnAttention, HasPlansForDocumentsOnHopper) {

@@ -22,9 +22,8 @@ inline void check(const fe::error_t& status) {
   if (status.is_bad()) fail(status.err_msg);
 }
 
-/// The graph of a call, validated, lowered and with proposed plans. The library is loaded. Throws Error if cuDNN
-/// refuses it.
-inline std::unique_ptr<Graph> planned_on_hopper(const FusedAttention& call) {
+/// The graph of a call, validated and lowered. The library is loaded. Throws Error if cuDNN refuses it.
+inline std::unique_ptr<Graph> built_on_hopper(const FusedAttention& call) {
   const auto device = std::make_shared<fe::DeviceProperties>();
   const std::string json = kHopper;
   check(device->deserialize({json.begin(), json.end()}));
@@ -32,6 +31,12 @@ inline std::unique_ptr<Graph> planned_on_hopper(const FusedAttention& call) {
   graph->set_device_properties(device);
   check(graph->validate());
   check(graph->build_operation_graph());
+  return graph;
+}
+
+/// The same graph with proposed plans.
+inline std::unique_ptr<Graph> planned_on_hopper(const FusedAttention& call) {
+  auto graph = built_on_hopper(call);
   check(graph->create_execution_plans({fe::HeurMode_t::A}));
   return graph;
 }
