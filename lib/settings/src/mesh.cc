@@ -117,9 +117,12 @@ class Meshes {
 
   // "; --tp 2 --pp 3 fits": the mesh of these ranks with the fewest other flags, and of those the nearest.
   std::string nearest_mesh(const Flags& f, std::int64_t ranks) {
+    std::vector<std::int64_t> divisors;  // every dimension divides the ranks
+    for (std::int64_t d = 1; d <= ranks; ++d)
+      if (ranks % d == 0) divisors.push_back(d);
     std::optional<std::pair<int, double>> least;
-    Flags nearest;
-    each_mesh(f, ranks, [&](const Flags& other) {
+    Flags nearest, other;
+    const auto visit = [&] {
       std::pair<int, double> distance{other.stages == f.stages ? 0 : 1, 0};
       for (std::size_t i = 0; i < kAxes; ++i) {
         if (other.size[i] == f.size[i]) continue;
@@ -129,7 +132,21 @@ class Meshes {
       if ((least && *least <= distance) || !fits(other, ranks)) return;
       least = distance;
       nearest = other;
-    });
+    };
+    for (const std::int64_t replicas : divisors)
+      for (const std::int64_t tp : divisors)
+        for (const std::int64_t pp : divisors) {
+          other.size = {replicas, 0, tp, pp, 1};
+          const std::optional<std::int64_t> shards = other.shards(ranks);
+          if (!shards) continue;
+          if (f[kShard] != 0) other[kShard] = *shards;
+          for (const std::int64_t ep : divisors)
+            for (const bool stages : {f.stages, false}) {
+              other[kEp] = ep;
+              other.stages = stages;
+              visit();
+            }
+        }
     std::string text;
     const bool without = nearest.stages != f.stages;
     for (const Axis axis : {kReplicate, kShard, kTp, kPp, kEp})
@@ -138,30 +155,6 @@ class Meshes {
   }
 
  private:
-  // Calls `visit` for each description of a mesh of the ranks whose dimensions multiply to their number.
-  template <class Visit>
-  static void each_mesh(const Flags& f, std::int64_t ranks, const Visit& visit) {
-    const auto each_divisor = [](std::int64_t of, const auto& visit_divisor) {
-      for (std::int64_t d = 1; d <= of; ++d)
-        if (of % d == 0) visit_divisor(d);
-    };
-    Flags other = f;
-    each_divisor(ranks, [&](std::int64_t replicas) {
-      each_divisor(ranks / replicas, [&](std::int64_t tp) {
-        each_divisor(ranks / replicas / tp, [&](std::int64_t pp) {
-          const std::int64_t shards = ranks / replicas / tp / pp;
-          each_divisor(shards * tp, [&](std::int64_t ep) {
-            other.size = {replicas, f[kShard] == 0 ? 0 : shards, tp, pp, ep};
-            for (const bool stages : {true, false}) {
-              other.stages = f.stages && stages;
-              visit(other);
-            }
-          });
-        });
-      });
-    });
-  }
-
   const Config& config_;
   const MeshLimits& limits_;
   std::map<std::int64_t, std::string> tensor_;  // refusals by tp
