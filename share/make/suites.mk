@@ -18,6 +18,11 @@ $O/test/kernels_test: $(on_host) $(shim)
 $O/test/ops_test: $O/tests/kernels/ops_on_host.o
 $O/test/quant_test: $O/tests/kernels/quant_on_host.o
 $O/test/optim_test: $O/tests/kernels/optim_on_host.o
+# Tests that read plain HDF5 files.
+plain := $O/tests/support/plain_file.o
+$(plain): OPT := -O1
+$(plain): INC := $(h5.inc) -Ilib/h5/src -Itests/support
+$(addprefix $O/test/,h5_test convert_test train_test train_mpi_test golden_test gpu_test kernels_test): $(plain)
 $O/tests/fault/forge.o: INC := $(fault.inc) -Itests/support
 $O/test/forge: LD := $(fault.ld)
 $O/test/forge: $O/tests/fault/forge.o $(fault.libs)

@@ -11,13 +11,13 @@
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/gemm/gemm.h"
-#include "fp8/h5/reader.h"
 #include "fp8/linear/linear.h"
 #include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
 #include "fp8/quant/recipe.h"
 #include "fp8/quant/scale.h"
 #include "fp8_codes.h"
+#include "plain_file.h"
 #include "same.h"
 
 namespace fp8 {
@@ -31,7 +31,7 @@ using quant::Granularity;
 using tensor::Tensor;
 using tensor::View;
 
-h5::Reader golden_casts(const std::string& name) { return h5::Reader("tests/golden/casts/" + name); }
+test::PlainFile golden_casts(const std::string& name) { return test::PlainFile("tests/golden/casts/" + name); }
 
 // Whether the codes are equal or both NaN.
 bool same_code(DType format, std::uint8_t a, std::uint8_t b) {
@@ -46,7 +46,7 @@ float round_to(DType format, float v) {
 float decode(DType format, std::uint8_t c) { return format == DType::e4m3 ? dtype::from_e4m3(c) : dtype::from_e5m2(c); }
 
 // Reads a matrix of a file; converts if `as` (f32 or bf16) is not the stored type.
-Tensor load(const h5::Reader& file, const std::string& name, DType as) {
+Tensor load(const test::PlainFile& file, const std::string& name, DType as) {
   const h5::Entry& entry = file.at(name);
   Tensor stored(entry.dtype, {entry.shape.at(0), entry.shape.at(1)});
   file.read(name, {static_cast<std::byte*>(stored.view().data), static_cast<std::size_t>(entry.bytes)});
@@ -65,7 +65,7 @@ struct FormatName {
 const FormatName kFormats[] = {{DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}};
 
 TEST(Codes, EncodeEveryBf16) {
-  const h5::Reader file = golden_casts("codes.h5");
+  const test::PlainFile file = golden_casts("codes.h5");
   for (const auto& [format, name] : kFormats) {
     const auto codes = file.read_as<std::uint8_t>("bf16/" + name + "_codes");
     ASSERT_EQ(codes.size(), 65536u);
@@ -78,7 +78,7 @@ TEST(Codes, EncodeEveryBf16) {
 }
 
 TEST(Codes, EncodeFloats) {
-  const h5::Reader file = golden_casts("codes.h5");
+  const test::PlainFile file = golden_casts("codes.h5");
   const auto bits = file.read_as<std::uint32_t>("f32/bits");
   ASSERT_EQ(bits.size(), 20000u);
   for (const auto& [format, name] : kFormats) {
@@ -93,7 +93,7 @@ TEST(Codes, EncodeFloats) {
 }
 
 TEST(Codes, Decode) {
-  const h5::Reader file = golden_casts("codes.h5");
+  const test::PlainFile file = golden_casts("codes.h5");
   const auto e8m0 = file.read_as<float>("decode/e8m0");
   const auto e4m3 = file.read_as<float>("decode/e4m3"), e5m2 = file.read_as<float>("decode/e5m2");
   for (std::size_t i = 0; i < 256; ++i) {
@@ -105,7 +105,7 @@ TEST(Codes, Decode) {
 }
 
 TEST(Scales, MatchForEveryAmax) {
-  const h5::Reader file = golden_casts("scales.h5");
+  const test::PlainFile file = golden_casts("scales.h5");
   const auto check = [&](const std::string& amax_name, const std::string& scale_name, DType format, bool power_of_2,
                          quant::ScaleRule rule = quant::ScaleRule::torchao) {
     const auto amax = file.read_as<float>(amax_name), scale = file.read_as<float>(scale_name);
@@ -126,7 +126,7 @@ TEST(Scales, MatchForEveryAmax) {
 
 // Scales and histories of 60 updates, for both algorithms, formats and two margins.
 TEST(Delayed, SequencesMatch) {
-  const h5::Reader file = golden_casts("delayed.h5");
+  const test::PlainFile file = golden_casts("delayed.h5");
   int checked = 0;
   for (const h5::Entry& entry : file.list()) {
     if (!entry.name.ends_with("/scale")) continue;
@@ -192,7 +192,7 @@ void check_tensor(const View& x, const Mode& mode, bool power_of_2, const std::v
 }
 
 TEST(Tensors, MatchInEveryCaseAndMode) {
-  const h5::Reader file = golden_casts("tensors.h5");
+  const test::PlainFile file = golden_casts("tensors.h5");
   int cases = 0, checked = 0;
   for (const std::string& name : file.groups()) {
     if (name.empty()) continue;
@@ -271,12 +271,12 @@ void check_blocks(const View& x, const quant::Cast& cast, ContractionAxis contra
   }
 }
 
-BlockValues block_values(const h5::Reader& file, const std::string& prefix, const std::string& scale) {
+BlockValues block_values(const test::PlainFile& file, const std::string& prefix, const std::string& scale) {
   return {file.read_as<std::uint8_t>(prefix + "codes"), file.read_as<float>(prefix + scale), scale == "scale_inv"};
 }
 
 TEST(Blockwise, MatchesTransformerEngineInEveryCase) {
-  const h5::Reader file = golden_casts("blockwise.h5");
+  const test::PlainFile file = golden_casts("blockwise.h5");
   int cases = 0, checked = 0, tiles = 0;
   for (const std::string& name : file.groups()) {
     if (file.find(name + "/x") == nullptr) continue;
@@ -305,7 +305,7 @@ TEST(Blockwise, MatchesTransformerEngineInEveryCase) {
 }
 
 TEST(Blockwise, ScalesMatchForEveryAmax) {
-  const h5::Reader file = golden_casts("scales.h5");
+  const test::PlainFile file = golden_casts("scales.h5");
   const auto amax = file.read_as<float>("amax");
   for (const bool power_of_2 : {false, true})
     for (const std::string type : {"bf16", "f32"}) {
@@ -321,7 +321,7 @@ TEST(Blockwise, ScalesMatchForEveryAmax) {
 }
 
 // Blocks of 32 along the columns: the exponent rounded up, then the codes.
-void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_name, const std::string& prefix) {
+void check_mx_blocks(const test::PlainFile& file, DType format, const std::string& x_name, const std::string& prefix) {
   const DType type = file.at(x_name).dtype;
   const Tensor x = load(file, x_name, type == DType::bf16 ? type : DType::f32);
   const auto exponents = file.read_as<std::uint8_t>(prefix + "_scale");
@@ -331,7 +331,7 @@ void check_mx_blocks(const h5::Reader& file, DType format, const std::string& x_
 }
 
 TEST(MxBlocks, MatchWithExponentsRoundedUp) {
-  const h5::Reader file = golden_casts("mx.h5");
+  const test::PlainFile file = golden_casts("mx.h5");
   int checked = 0;
   for (const h5::Entry& entry : file.list())
     for (const auto& [format, name] : kFormats) {
@@ -347,7 +347,7 @@ TEST(MxBlocks, MatchWithExponentsRoundedUp) {
 
 // Results of one linear layer, and the file of their expected values.
 struct Layer {
-  Layer(const h5::Reader& file, const std::string& name, DType activations)
+  Layer(const test::PlainFile& file, const std::string& name, DType activations)
       : x(load(file, name + "/x", activations)),
         w(load(file, name + "/w", activations)),
         dy(load(file, name + "/dy", activations)),
@@ -378,7 +378,7 @@ std::vector<double> doubles_of(const View& v) {
   return {floats.begin(), floats.end()};
 }
 
-std::vector<double> doubles_of(const h5::Reader& file, const std::string& name) {
+std::vector<double> doubles_of(const test::PlainFile& file, const std::string& name) {
   const h5::Entry& entry = file.at(name);
   if (entry.dtype == DType::f64) return file.read_as<double>(name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(entry.bytes));
@@ -433,7 +433,7 @@ std::string group_of(const quant::Recipe& recipe) {
 }
 
 // The names of the layers of linear.h5.
-std::vector<std::string> layers(const h5::Reader& file) {
+std::vector<std::string> layers(const test::PlainFile& file) {
   std::vector<std::string> names;
   for (const std::string& name : file.groups())
     if (!name.empty() && name.find('/') == std::string::npos) names.push_back(name);
@@ -441,7 +441,7 @@ std::vector<std::string> layers(const h5::Reader& file) {
 }
 
 TEST(Linear, RecipesMatchInF32) {
-  const h5::Reader file = golden_casts("linear.h5");
+  const test::PlainFile file = golden_casts("linear.h5");
   ASSERT_FALSE(layers(file).empty());
   for (const std::string& name : layers(file))
     for (const quant::Recipe& recipe : stored_recipes()) {
@@ -462,7 +462,7 @@ TEST(Linear, RecipesMatchInF32) {
 }
 
 TEST(Linear, RecipesMatchInBf16) {
-  const h5::Reader file = golden_casts("linear.h5");
+  const test::PlainFile file = golden_casts("linear.h5");
   for (const std::string& name : layers(file))
     for (const quant::Recipe& recipe : stored_recipes()) {
       Layer layer(file, name, DType::bf16);
@@ -479,7 +479,7 @@ TEST(Linear, RecipesMatchInBf16) {
 }
 
 TEST(Linear, HighPrecisionMatches) {
-  const h5::Reader file = golden_casts("linear.h5");
+  const test::PlainFile file = golden_casts("linear.h5");
   for (const std::string& name : layers(file)) {
     Layer bf16(file, name, DType::bf16), f32(file, name, DType::f32);
     bf16.run(nullptr);

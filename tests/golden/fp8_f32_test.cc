@@ -29,7 +29,7 @@ struct FirstBatch {
 Distance first_step(const std::string& model_name, const quant::Recipe& recipe, const std::string& reference,
                     FirstBatch& first, gemm::Accumulation accumulation = gemm::Accumulation::f32,
                     const quant::GemmSet& gemms = {}) {
-  const h5::Reader expected("tests/golden/fp8-f32/" + model_name + "-" + reference + ".h5");
+  const test::PlainFile expected("tests/golden/fp8-f32/" + model_name + "-" + reference + ".h5");
   Model model(model_folder(model_name), DType::f32, &recipe, device::DeviceType::host, false, accumulation, gemms);
   constexpr double kTargets = kSequences * kLength;
   if (recipe.scale_rule == quant::ScaleRule::delayed)
@@ -110,7 +110,7 @@ TEST(Fp8InFloats, FileOfGradientsMatchesForEveryRecipe) {
       config.precision.delayed.history = 4;
       config.gradients = at.path(name + ".safetensors");
       (void)at.run(config, name);
-      const h5::Reader expected("tests/golden/fp8-f32/" + name + ".h5");
+      const test::PlainFile expected("tests/golden/fp8-f32/" + name + ".h5");
       const json::Object& spread = spreads.as_object().at(name).as_object();
       const hf::SafetensorsFile file(config.gradients);
       std::size_t found = 0;
@@ -184,7 +184,7 @@ TEST(Fp8InFloats, DelayedScalesAndHistoriesAfterTenSteps) {
   ASSERT_EQ(ran.size(), reference.size());
   for (std::size_t i = 0; i < ran.size(); ++i) EXPECT_NEAR(ran[i].loss, reference[i].loss, 2e-2) << i;
   const ckpt::Checkpoint saved = ckpt::Checkpoint::open(at.path("run/step-00000010"));
-  const h5::Reader expected("tests/golden/fp8-f32/llama3-delayed.h5");
+  const test::PlainFile expected("tests/golden/fp8-f32/llama3-delayed.h5");
   const std::string after = "after/";
   int checked = 0;
   for (const h5::Entry& entry : expected.list()) {

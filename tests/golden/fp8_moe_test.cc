@@ -59,7 +59,7 @@ json::Value read_json(const std::string& path) { return json::parse(test::read_f
 
 // Compares the gradients of a reference, whole or their norms, with bounds of three times the change of each gradient
 // (of its norm) when norm weights change by 1e-7, and at least 1e-3.
-void check_gradients(const h5::Reader& expected, const GradientFile& file, const json::Object& spread) {
+void check_gradients(const test::PlainFile& expected, const GradientFile& file, const json::Object& spread) {
   std::size_t norms = 0;
   for (const h5::Entry& e : expected.list()) {
     const std::size_t slash = e.name.find('/');
@@ -93,7 +93,7 @@ TEST(Experts, FirstStepAndGradientsMatchForEveryRecipe) {
       config.until_step = 1;
       config.gradients = at.path(name + ".safetensors");
       const Curve ran = at.run(config, name);
-      const h5::Reader expected(kFolder + name + ".h5");
+      const test::PlainFile expected(kFolder + name + ".h5");
       const json::Object& spread = steps.as_object().at(name).as_object();
       ASSERT_EQ(ran.size(), 1U);
       EXPECT_NEAR(ran[0].loss, values(expected, "loss").at(0), std::fmax(1e-4, 2 * spread.get_double("loss", name)));
@@ -127,7 +127,7 @@ TEST(Experts, LossesThatBalanceMatch) {
   for (const std::string& model : kMixtures) {
     SCOPED_TRACE(model);
     const TrainingFolder at(model);
-    const h5::Reader expected(kFolder + model + "-balance.h5");
+    const test::PlainFile expected(kFolder + model + "-balance.h5");
     settings::RunConfig config = hundred_steps();
     config.until_step = 1;
     config.precision.precision = settings::Precision::fp32;

@@ -22,7 +22,7 @@ TEST(Generate, GreedyTokensAreThoseOfWholePasses) {
   const TemporaryFolder temporary;
   for (const std::string& name : kModels) {
     SCOPED_TRACE(name);
-    const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
+    const test::PlainFile expected("tests/golden/models/" + name + "/expected.h5");
     const auto tokens = expected.read_as<std::int32_t>("tokens");
     generate::Generator generator(opened(temporary, name), {DType::f32, nullptr});
     generate::Sampler sampler({.temperature = 0});
@@ -47,7 +47,7 @@ TEST(Generate, LogProbabilitiesAreThoseOfTheReference) {
   const TemporaryFolder temporary;
   for (const std::string& name : kModels) {
     SCOPED_TRACE(name);
-    const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
+    const test::PlainFile expected("tests/golden/models/" + name + "/expected.h5");
     const auto tokens = expected.read_as<std::int32_t>("tokens");
     const auto length = expected.at("tokens").shape.at(1);
     const Values logits = values(expected, "logits");

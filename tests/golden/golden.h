@@ -15,11 +15,11 @@
 #include "fp8/comm/comm.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
-#include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
 #include "fp8/model/decoder.h"
 #include "fp8/shard/passes.h"
 #include "fp8_test.h"
+#include "plain_file.h"
 
 namespace fp8::golden {
 
@@ -35,7 +35,7 @@ using Values = std::vector<double>;
 inline std::string model_folder(const std::string& name) { return "tests/golden/models/" + name + "/hf"; }
 
 /// Reads a dataset of f32 or f64.
-inline Values values(const h5::Reader& file, const std::string& name) {
+inline Values values(const test::PlainFile& file, const std::string& name) {
   if (file.at(name).dtype == DType::f64) return file.read_as<double>(name);
   const auto floats = file.read_as<float>(name);
   return {floats.begin(), floats.end()};

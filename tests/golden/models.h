@@ -23,7 +23,7 @@ inline double attribute(const h5::Attributes& attributes, const std::string& nam
   return std::get<double>(attributes.at(name));
 }
 
-inline ModelBounds bounds(const h5::Reader& expected, DType compute) {
+inline ModelBounds bounds(const test::PlainFile& expected, DType compute) {
   const bool f32 = compute == DType::f32;
   const h5::Attributes& a = expected.group("");
   ModelBounds b{5e-5, 2e-5, 5e-6, 1e-6, {}};
@@ -47,7 +47,7 @@ inline Values without_last(const Values& losses, std::int64_t length) {
 struct GoldenBatch {
   std::vector<std::int32_t> tokens, targets;
   std::int64_t sequences, length;
-  explicit GoldenBatch(const h5::Reader& file)
+  explicit GoldenBatch(const test::PlainFile& file)
       : tokens(file.read_as<std::int32_t>("tokens")),
         targets(tokens.size(), kIgnoredTarget),
         sequences(file.at("tokens").shape.at(0)),
@@ -62,7 +62,7 @@ struct GoldenBatch {
 inline void check_model(const std::string& folder, const std::string& name, DType compute,
                         device::DeviceType device = device::DeviceType::host) {
   SCOPED_TRACE(folder + " in " + std::string(dtype::name_of(compute)));
-  const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
+  const test::PlainFile expected("tests/golden/models/" + name + "/expected.h5");
   const ModelBounds bound = bounds(expected, compute);
   Model model(folder, compute, nullptr, device);
   GoldenBatch golden(expected);
@@ -90,7 +90,7 @@ inline void check_model(const std::string& folder, const std::string& name, DTyp
 
 /// Checks that the profile of a model with FP8 has times of every kind of work, which --profile and fp8-bench report.
 inline void check_profile(device::DeviceType device) {
-  const h5::Reader expected("tests/golden/models/llama3/expected.h5");
+  const test::PlainFile expected("tests/golden/models/llama3/expected.h5");
   GoldenBatch golden(expected);
   Model model(model_folder("llama3"), DType::bf16, &quant::find_recipe("tensorwise"), device, true);
   device::Profile profile;

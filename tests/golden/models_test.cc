@@ -34,7 +34,7 @@ TEST(Models, ReadConfigurationsOfTransformers4) {
 
 TEST(Models, RopeFrequenciesMatch) {
   for (const std::string& name : kModels) {
-    const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
+    const test::PlainFile expected("tests/golden/models/" + name + "/expected.h5");
     EXPECT_EQ(hf::rope_inv_freq(hf::Folder(model_folder(name)).config()), values(expected, "inv_freq")) << name;
   }
 }

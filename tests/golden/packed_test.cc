@@ -12,7 +12,7 @@ constexpr std::int64_t kPacked = 120;  // tokens of the packed sequence
 
 // Documents of the reference and their losses alone.
 struct Reference {
-  h5::Reader file{"tests/golden/chat/packed-loss.h5"};
+  test::PlainFile file{"tests/golden/chat/packed-loss.h5"};
   std::vector<std::vector<std::int32_t>> tokens;
   std::vector<std::vector<std::uint8_t>> mask;
   std::vector<Values> token_loss;  // losses of all tokens but the first of a document

@@ -23,7 +23,7 @@ void check_recipe(const std::string& name, const quant::Recipe& recipe, bool emu
   SCOPED_TRACE(name + " " + std::string(recipe.name) + (emulate ? ", emulated" : ""));
   constexpr double kLoss = 2e-2;
   const double gradient = recipe.dgrad.dy.format == DType::e5m2 ? 0.3 : 0.15;
-  const h5::Reader expected("tests/golden/models/" + name + "/expected.h5");
+  const test::PlainFile expected("tests/golden/models/" + name + "/expected.h5");
   GoldenBatch golden(expected);
   Model host(model_folder(name), DType::bf16, &recipe),
       gpu(model_folder(name), DType::bf16, &recipe, device::DeviceType::cuda, emulate);

@@ -10,9 +10,9 @@
 #include <limits>
 
 #include "fp8/dtype/convert.h"
-#include "fp8/h5/reader.h"
 #include "fp8_codes.h"
 #include "fp8_test.h"
+#include "plain_file.h"
 #include "weights.h"
 
 namespace fp8::convert {
@@ -39,7 +39,7 @@ struct Mode {
 };
 
 // One case and mode of tensors.h5: codes bit for bit, or, if x is not finite, the error.
-void check_case(const h5::Reader& file, const std::string& name, const Mode& mode, bool power_of_2, int& cast) {
+void check_case(const test::PlainFile& file, const std::string& name, const Mode& mode, bool power_of_2, int& cast) {
   const std::string prefix = name + "/" + mode.name + (power_of_2 ? "_pow2" : "");
   if (file.find(prefix + "_codes") == nullptr) return;
   SCOPED_TRACE(prefix);
@@ -67,7 +67,7 @@ void check_case(const h5::Reader& file, const std::string& name, const Mode& mod
 }
 
 TEST(CastMatrix, EveryReferenceCase) {
-  const h5::Reader file("tests/golden/casts/tensors.h5");
+  const test::PlainFile file("tests/golden/casts/tensors.h5");
   const Mode modes[] = {{"tensorwise_e4m3", DType::e4m3, quant::Granularity::tensor},
                         {"tensorwise_e5m2", DType::e5m2, quant::Granularity::tensor},
                         {"per_row_e4m3", DType::e4m3, quant::Granularity::row}};

@@ -70,7 +70,7 @@ TEST_P(TokensOfWidth, read_back) {
   EXPECT_EQ(got[0], 0);
   EXPECT_EQ(got[1], static_cast<std::int32_t>(last));
   EXPECT_TRUE(std::equal(many.begin(), many.end(), got.begin() + 2));
-  EXPECT_EQ(h5::Reader(folder.at("t.h5")).at("tokens").dtype, token_type(vocab));
+  EXPECT_EQ(h5::Reader(folder.at("t.h5"), h5::kTokensMagic).at("tokens").dtype, token_type(vocab));
 }
 INSTANTIATE_TEST_SUITE_P(All, TokensOfWidth, ::testing::Values(256, 50257, 128256));
 
@@ -254,7 +254,7 @@ TEST(Tokens, damage_is_found) {
   TokenWriter writer(path, 256, std::nullopt, false, false);
   writer.append(std::vector<std::uint32_t>(5000, 7U));
   writer.finish();
-  const std::uint64_t at = h5::Reader(path).at("tokens").offset;
+  const std::uint64_t at = h5::Reader(path, h5::kTokensMagic).at("tokens").offset;
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at + 100));
@@ -289,7 +289,7 @@ class TokensDamaged : public test::FolderTest {
   }
   // Adds 1 to a byte of a dataset, and returns its offset in the file.
   std::uint64_t flip(const char* dataset, std::uint64_t byte) const {
-    const std::uint64_t place = h5::Reader(path).at(dataset).offset + byte;
+    const std::uint64_t place = h5::Reader(path, h5::kTokensMagic).at(dataset).offset + byte;
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(place));
     const int old = file.get();
@@ -365,7 +365,7 @@ TEST_F(TokensDamaged, a_file_without_block_digests_is_compared_on_opening) {
       EXPECT_EQ(TokenFile(old).info().tokens, 200000);
       continue;
     }
-    const std::uint64_t place = h5::Reader(old).at(bad).offset + 150000;
+    const std::uint64_t place = h5::Reader(old, h5::kTokensMagic).at(bad).offset + 150000;
     std::fstream(old, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(place)).put(2);
     EXPECT_EQ(error_of([&] { TokenFile{old}; }), old + ": /" + bad + ": damaged: its bytes differ from its digest");
   }

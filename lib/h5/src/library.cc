@@ -1,5 +1,4 @@
-// Process-wide settings of HDF5 and the mapping from our dtypes to its storage types. Types are compared exactly, so
-// the scanner refuses any type not built here.
+// Process-wide settings of HDF5 and the mapping from our dtypes to its storage types.
 #include "library.h"
 
 #include <algorithm>

@@ -51,7 +51,7 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// File access for reader and writer: plain POSIX driver, no file locks, object formats 1.8 to 1.10.
+/// File access of the writer: plain POSIX driver, no file locks, object formats 1.8 to 1.10.
 Handle file_access();
 
 /// HDF5 type that stores `type`: IEEE floats, the 16-bit float for bf16, uint8 for 8-bit codes, uint16 for f16. Invalid

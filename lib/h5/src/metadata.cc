@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxPart = std::uint64_t{64} << 20U;  // bytes; a file m
 constexpr std::uint64_t kMaxMetadata = std::uint64_t{4} << 30U;
 
 // Appends the messages of a chunk; continuations go to `more` as address and length.
-void parse_messages(std::span<const std::byte> chunk, bool ordered, const DeviceType& place,
+void parse_messages(std::span<const std::byte> chunk, bool ordered, const Location& place,
                     std::vector<Message>& messages, std::vector<std::pair<std::uint64_t, std::uint64_t>>& more) {
   const std::size_t head = ordered ? 6 : 4;
   Cursor at(chunk, place);
@@ -67,7 +67,7 @@ std::uint32_t metadata_checksum(std::span<const std::byte> bytes) {
   return c;
 }
 
-void DeviceType::fail(const std::string& reason) const { throw Error(message(path, name, reason)); }
+void Location::fail(const std::string& reason) const { throw Error(message(path, name, reason)); }
 
 std::uint64_t Cursor::number(std::size_t width) {
   std::uint64_t value = 0;

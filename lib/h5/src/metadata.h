@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kNoAddress = ~std::uint64_t{0};
 std::uint32_t metadata_checksum(std::span<const std::byte> bytes);
 
 /// Location for errors: a file, and the current object.
-struct DeviceType {
+struct Location {
   std::string path;
   std::string name;
   /// Throws Error `path: /name: reason`.
@@ -33,7 +33,7 @@ struct DeviceType {
 /// Reads bytes front to back; throws if they end too early.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> bytes, const DeviceType& place) : bytes_(bytes), place_(&place) {}
+  Cursor(std::span<const std::byte> bytes, const Location& place) : bytes_(bytes), place_(&place) {}
   /// The next little-endian number of `width` <= 8 bytes.
   std::uint64_t number(std::size_t width);
   /// The next `count` bytes.
@@ -43,7 +43,7 @@ class Cursor {
 
  private:
   std::span<const std::byte> bytes_;
-  const DeviceType* place_;
+  const Location* place_;
 };
 
 /// Reads metadata blocks of a file after its user block. Each byte of a valid file belongs to at most one block, so all
@@ -54,7 +54,7 @@ class Metadata {
   explicit Metadata(const File& file);
 
   /// Location for errors; the walk sets the object.
-  DeviceType place;
+  Location place;
 
   /// `length` bytes at `address`, counted towards the limit.
   std::vector<std::byte> read(std::uint64_t address, std::uint64_t length);

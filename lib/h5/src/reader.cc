@@ -2,6 +2,7 @@
 #include "fp8/h5/reader.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "digests.h"
 #include "fp8/base/checked.h"
@@ -9,7 +10,7 @@
 #include "fp8/base/file.h"
 #include "fp8/h5/user_block.h"
 #include "library.h"
-#include "scan.h"
+#include "walk.h"
 
 namespace fp8::h5 {
 namespace {
@@ -17,6 +18,14 @@ namespace {
 std::string_view without_slash(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
 
 }  // namespace
+
+File open_regular(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw Error(path + ": not a regular file");
+  return File::open_read(path);
+}
 
 struct Reader::State {
   File file;
@@ -29,11 +38,10 @@ Reader::Reader(const std::string& path, std::string_view magic) : Reader(open_re
 
 Reader::Reader(File file, std::string_view magic) {
   auto state = std::make_unique<State>();
-  if (!magic.empty()) state->digest = read_user_block(file, magic).digest;
+  state->digest = read_user_block(file, magic).digest;
   state->file = std::move(file);
   state->file_bytes = state->file.size();
-  check_superblock(state->file, !magic.empty());
-  state->contents = magic.empty() ? scan(state->file) : walk(state->file);
+  state->contents = walk(state->file);
   state_ = std::move(state);
 }
 
@@ -65,12 +73,6 @@ const Attributes& Reader::group(std::string_view name) const {
   const auto it = state_->contents.groups.find(without_slash(name));
   if (it == state_->contents.groups.end()) throw Error(message(path(), without_slash(name), "there is no such group"));
   return it->second;
-}
-
-std::vector<std::string> Reader::groups() const {
-  std::vector<std::string> names;
-  for (const auto& [name, attributes] : state_->contents.groups) names.push_back(name);
-  return names;
 }
 
 void Reader::read(std::string_view name, std::span<std::byte> out) const {

@@ -10,7 +10,6 @@
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "library.h"
-#include "scan.h"
 
 namespace fp8::h5 {
 namespace {

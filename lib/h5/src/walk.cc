@@ -1,9 +1,11 @@
 // The scan of an untrusted file after its user block, without HDF5: metadata.h reads the object headers, and each
-// message in them must be on the allow-list here. scan.cc does the same through HDF5 for plain files; the tests compare
-// the two.
+// message in them must be on the allow-list here. The tests compare the result with what HDF5 finds.
+#include "walk.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <optional>
 #include <set>
 
@@ -11,7 +13,6 @@
 #include "fp8/base/text.h"
 #include "library.h"
 #include "metadata.h"
-#include "scan.h"
 
 namespace fp8::h5 {
 namespace {
@@ -77,6 +78,54 @@ std::optional<DType> dtype_of(const Stored& type) {
                                                           {DType::i64, integer(8, true)}}};
   const auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.second == type; });
   return at == known.end() ? std::nullopt : std::optional(at->first);
+}
+
+// Checks the superblock: version 2 or 3, no extension, and the length of the file.
+void check_superblock(const File& file) {
+  constexpr std::array<unsigned char, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+  std::array<std::byte, 48> block{};  // signature, version and sizes, base, extension, end, root
+  const std::uint64_t size = file.size();
+  if (size >= kUserBlockBytes + block.size()) file.pread_exact(block, kUserBlockBytes);
+  if (std::memcmp(block.data(), kSignature.data(), kSignature.size()) != 0)
+    throw Error(file.path() + ": not an HDF5 file");
+  const Location place{file.path(), ""};
+  Cursor at(block, place);
+  at.take(kSignature.size());
+  const std::uint64_t version = at.number(1), offset_bytes = at.number(1), length_bytes = at.number(1);
+  if ((version != 2 && version != 3) || offset_bytes != 8 || length_bytes != 8)
+    throw Error(file.path() + ": its HDF5 superblock is not of version 2 or 3");
+  at.take(1);  // flags
+  const std::uint64_t base = at.number(8), extension = at.number(8), end = at.number(8);
+  if (base != kUserBlockBytes || extension != kNoAddress || end != size)
+    throw Error(file.path() + ": damaged: its HDF5 superblock does not fit the file");
+}
+
+// The dtype of an entry: from its attribute `dtype`, which must match the stored type; without it the stored type.
+DType named_dtype(DType stored, const Entry& entry, const std::string& path) {
+  const auto attribute = entry.attributes.find("dtype");
+  if (attribute == entry.attributes.end()) return stored;
+  const auto* text = std::get_if<std::string>(&attribute->second);
+  const auto named = text != nullptr ? dtype::parse_dtype(*text) : std::nullopt;
+  if (!named) throw Error(message(path, entry.name, "attribute dtype names no known type"));
+  const bool bits = (stored == DType::u16 || stored == DType::u32 || stored == DType::u64) &&
+                    dtype::size_of(stored) == dtype::size_of(*named);  // floats kept as their bits
+  const bool codes = is_fp8(*named) || *named == DType::e8m0;
+  if (!bits && stored != (codes ? DType::u8 : *named))
+    throw Error(message(path, entry.name, "attribute dtype does not fit the stored type"));
+  return *named;
+}
+
+// Sorts the entries by name; throws if two share bytes.
+void finish(Contents& contents, const std::string& path) {
+  auto& entries = contents.entries;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.offset < b.offset; });
+  std::uint64_t end = 0;
+  for (const Entry& e : entries) {
+    if (e.bytes == 0) continue;
+    if (e.offset < end) throw Error(message(path, e.name, "shares bytes with another dataset"));
+    end = e.offset + e.bytes;
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
 }
 
 // The extents of a dataspace; nothing for a null dataspace.
@@ -322,6 +371,9 @@ class Walker {
 
 }  // namespace
 
-Contents walk(const File& file) { return Walker(file).run(); }
+Contents walk(const File& file) {
+  check_superblock(file);
+  return Walker(file).run();
+}
 
 }  // namespace fp8::h5

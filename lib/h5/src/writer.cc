@@ -153,7 +153,7 @@ std::string Writer::State::write_image() {
   raw.truncate(image.size());
   std::vector<std::byte> buffer;
   Digester meant;
-  std::uint64_t position = magic.empty() ? 0 : kUserBlockBytes;
+  std::uint64_t position = kUserBlockBytes;
   const auto write_to = [&](std::uint64_t end) {
     while (position < end) {
       buffer.resize(std::min<std::uint64_t>(end - position, kWritePiece));
@@ -232,7 +232,7 @@ Writer::Writer(const std::string& path, std::string_view magic, bool exclusive, 
   const Lock lock = enter_library();
   Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   s.check(H5Pset_obj_track_times(creation.get(), false), "", "switch time stamps off");
-  if (!magic.empty()) s.check(H5Pset_userblock(creation.get(), kUserBlockBytes), "", "reserve the user block");
+  s.check(H5Pset_userblock(creation.get(), kUserBlockBytes), "", "reserve the user block");
   Handle access = image_access(s.image);
   s.check(H5Pset_small_data_block_size(access.get(), 0), "", "set file access");
   s.h5 = s.own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose, "", "create the file");
@@ -372,8 +372,7 @@ std::string Writer::finish() {
   if (!s.synced) sync();
   if (s.failed || !s.raw.is_open()) s.usable();
   try {
-    std::string digest;
-    if (!s.magic.empty()) digest = s.seal();
+    std::string digest = s.seal();
     s.raw.close();
     return digest;
   } catch (...) {

@@ -5,6 +5,7 @@
 #include "fp8/h5/user_block.h"
 #include "fp8/h5/writer.h"
 #include "metadata.h"
+#include "plain_file.h"
 
 namespace fp8::h5 {
 namespace {
@@ -38,9 +39,9 @@ class Walk : public FolderTest {
   }
   // Reads the file both ways.
   void compare() {
-    const Reader ours(at("x.h5"), kCheckpointMagic), theirs(at("x.h5"));
-    ASSERT_EQ(ours.groups(), theirs.groups());
-    for (const std::string& group : ours.groups()) EXPECT_EQ(ours.group(group), theirs.group(group)) << group;
+    const Reader ours(at("x.h5"), kCheckpointMagic);
+    const test::PlainFile theirs(at("x.h5"));
+    for (const std::string& group : theirs.groups()) EXPECT_EQ(ours.group(group), theirs.group(group)) << group;
     ASSERT_EQ(ours.list().size(), theirs.list().size());
     for (std::size_t i = 0; i < ours.list().size(); ++i) {
       const Entry &a = ours.list()[i], &b = theirs.list()[i];

@@ -8,9 +8,9 @@
 
 #include "fp8/convert/convert.h"
 #include "fp8/data/tokens.h"
-#include "fp8/h5/reader.h"
 #include "fp8/hf/folder.h"
 #include "fp8/hf/safetensors.h"
+#include "plain_file.h"
 #include "run_fixture.h"
 
 namespace fp8::train {
@@ -81,7 +81,7 @@ TEST_F(Gradients, AreThoseOfTransformers) {
   for (const char* name : {"llama3", "llama-tied", "qwen2", "qwen3"}) {
     SCOPED_TRACE(name);
     const std::string golden = std::string("tests/golden/models/") + name;
-    const h5::Reader expected(golden + "/expected.h5");
+    const test::PlainFile expected(golden + "/expected.h5");
     config_.seq_length = expected.at("tokens").shape.at(1);
     for (std::string* path : {&config_.model, &config_.data, &config_.out, &config_.gradients}) *path = at(name);
     config_.model += ".h5", config_.data += "-data.h5", config_.gradients += ".safetensors";

@@ -6,9 +6,9 @@
 #include "../../comm/tests/forwarding.h"
 #include "fp8/ckpt/run_folder.h"
 #include "fp8/convert/convert.h"
-#include "fp8/h5/reader.h"
 #include "fp8/state/saver.h"
 #include "fp8/train/evaluate.h"
+#include "plain_file.h"
 #include "run_files.h"
 
 namespace fp8::train {
@@ -109,7 +109,7 @@ struct PackedFiles {
   std::optional<test::TemporaryFolder> own;  // folder of rank 0
   std::string folder;
   static constexpr std::size_t kLength = 120;
-  const h5::Reader reference{"tests/golden/chat/packed-loss.h5"};
+  const test::PlainFile reference{"tests/golden/chat/packed-loss.h5"};
 
   PackedFiles() {
     comm::agree(world(), [&] {

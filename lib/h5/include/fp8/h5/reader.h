@@ -1,11 +1,9 @@
 /// Reads an untrusted HDF5 file. Opening scans the file once and accepts only what is on an allow-list: groups and
 /// datasets reached by one hard link each, contiguous layout, no filter, no external storage, little-endian numbers of
 /// known types, fixed-length text attributes, bounded names, ranks, depths and counts, and storage that lies inside the
-/// file. Soft and external links, virtual and chunked datasets, and variable-length text (for which HDF5 trusts lengths
-/// in the file) are refused; in plain files, attributes of such text are ignored. After that, bytes are read at checked
-/// offsets by plain reads, which makes a Reader thread-safe and free of type conversion. A file with a user block is
-/// read without HDF5, which forged metadata can crash; plain files are read through HDF5. Digests of whole files are in
-/// user_block.h.
+/// file. Soft and external links, virtual and chunked datasets, and variable-length text are refused. After that, bytes
+/// are read at checked offsets by plain reads, which makes a Reader thread-safe and free of type conversion. HDF5,
+/// which forged metadata can crash, is not used. Digests of whole files are in user_block.h.
 #pragma once
 
 #include <memory>
@@ -22,11 +20,10 @@ File open_regular(const std::string& path);
 /// An open file. Movable, not copyable. All errors are Error with `path: /dataset: reason`.
 class Reader {
  public:
-  /// Opens and checks `path`. With a magic word, the file must begin with that user block, have the length stated in
-  /// the block, and use only HDF5's checksummed metadata (superblock 2 or 3); the digest is not checked here. Without a
-  /// magic word, any layout of HDF5 metadata is read (plain files of h5py).
-  explicit Reader(const std::string& path, std::string_view magic = {});
-  /// Reads a file that is open already and may have been removed since. `magic` must not be empty.
+  /// Opens and checks `path`. The file must begin with the user block of the magic word, have the length stated in the
+  /// block, and use only HDF5's checksummed metadata (superblock 2 or 3); the digest is not checked here.
+  Reader(const std::string& path, std::string_view magic);
+  /// Reads a file that is open already and may have been removed since.
   Reader(File file, std::string_view magic);
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
@@ -38,7 +35,7 @@ class Reader {
   const File& file() const;
   /// Size of the file in bytes.
   std::uint64_t file_bytes() const;
-  /// The digest stated in the user block (of all bytes after the block), 32 hex digits; empty without a magic word.
+  /// The digest stated in the user block (of all bytes after the block), 32 hex digits.
   const std::string& stated_digest() const;
   /// All datasets, sorted by name.
   const std::vector<Entry>& list() const;
@@ -48,8 +45,6 @@ class Reader {
   const Entry& at(std::string_view name) const;
   /// Attributes of the group `name`; "" or "/" is the root. Throws when there is no such group.
   const Attributes& group(std::string_view name) const;
-  /// Full paths of all groups, sorted, the root ("") first.
-  std::vector<std::string> groups() const;
 
   /// All bytes of a dataset as stored, into `out`, whose size must be Entry::bytes.
   void read(std::string_view name, std::span<std::byte> out) const;

@@ -17,10 +17,10 @@ namespace fp8::h5 {
 /// different threads.
 class Writer {
  public:
-  /// Creates `path`, or empties an existing file; with `exclusive`, an existing file is an error. With a magic word the
-  /// file begins with a user block that finish() fills; without one it is a plain HDF5 file. All bytes of datasets are
-  /// written, synced and read back through `run`, in pieces of 256 KiB (8 MiB for the sync).
-  explicit Writer(const std::string& path, std::string_view magic = {}, bool exclusive = false, PieceRunner run = {});
+  /// Creates `path`, or empties an existing file; with `exclusive`, an existing file is an error. The file begins with
+  /// a user block of the magic word, which finish() fills. All bytes of datasets are written, synced and read back
+  /// through `run`, in pieces of 256 KiB (8 MiB for the sync).
+  Writer(const std::string& path, std::string_view magic, bool exclusive = false, PieceRunner run = {});
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) noexcept;
   ~Writer();
@@ -45,11 +45,10 @@ class Writer {
 
   /// Writes and syncs all bytes except the user block. Only finish() may follow, which calls sync() if needed.
   void sync();
-  /// Completes a file with a user block: drops it from the page cache, reads it back, compares every byte with the
-  /// written data by digests, then fills the user block and syncs it. Returns the digest of all bytes after the user
-  /// block ("" without a magic word: such a file is only synced). No call may follow.
+  /// Drops the file from the page cache, reads it back, compares every byte with the written data by digests, then
+  /// fills the user block and syncs it. Returns the digest of all bytes after the user block. No call may follow.
   std::string finish();
-  /// After finish() of a file with a user block: `/name: reason` of each dataset that holds a forbidden value.
+  /// After finish(): `/name: reason` of each dataset that holds a forbidden value.
   const std::vector<std::string>& invalid() const;
 
  private:
