@@ -229,6 +229,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  if (!fp8::runtime::has_device()) return ncclUnhandledCudaError;
   *error = comm->failed ? ncclInternalError : ncclSuccess;
   return ncclSuccess;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 // The types behind cudaEvent_t and cudaStream_t.
 struct CUevent_st {
   std::shared_ptr<bool> last;  // whether the last record has been reached; null before the first one
+  int stream = 0;              // that of the last record
 };
 struct CUstream_st {
   struct Named {
@@ -27,6 +29,7 @@ struct CUstream_st {
     fp8::runtime::Operation run;
   };
   std::deque<Named> operations;  // the first one may be running
+  int number = 0;                // in the order of creation, from 1; 0 is the legacy stream
 };
 
 namespace fp8::runtime {
@@ -46,6 +49,9 @@ int number_of(const char* variable, int otherwise) {
 // Bytes of memory of the GPU.
 std::size_t memory() { return static_cast<std::size_t>(number_of("FP8_DEVICE_MIB", 80 << 10)) << 20; }
 
+// Whether the thread has chosen a device. It has device 0 until then, which is not the one of most ranks.
+thread_local bool chose_device = false;
+
 enum class Order : std::uint8_t { first, last, random };
 
 Order order_of(const std::string& text) {
@@ -62,8 +68,10 @@ class Device {
   Device& operator=(const Device&) = delete;
   cudaStream_t create() {
     auto made = std::make_unique<CUstream_st>();
+    need_device("cudaStreamCreate");
     const std::lock_guard lock(mutex_);
     streams_.push_back(std::move(made));
+    streams_.back()->number = ++created_;
     return streams_.back().get();
   }
   void destroy(cudaStream_t stream) {
@@ -72,8 +80,10 @@ class Device {
     std::erase_if(streams_, [&](const auto& s) { return s.get() == stream; });
   }
   void put(cudaStream_t stream, std::string name, Operation operation) {
+    need_device(name);
     {
       const std::lock_guard lock(mutex_);
+      if (trace_.is_open()) trace_ << queue_of(stream).number << " " << name << std::endl;
       queue_of(stream).operations.push_back({std::move(name), std::move(operation)});
       ++enqueued_;
     }
@@ -83,6 +93,7 @@ class Device {
   // Lets the device work until `over` is true, or it has failed.
   template <class Over>
   cudaError_t wait_for(Over&& over) {
+    need_device("a wait");
     std::unique_lock lock(mutex_);
     ++waiting_;
     changed_.notify_all();
@@ -104,6 +115,7 @@ class Device {
     {
       const std::lock_guard lock(mutex_);
       event->last = reached;
+      event->stream = queue_of(stream).number;
     }
     put(stream, "record of an event", [this, reached] {
       const std::lock_guard lock(mutex_);
@@ -112,17 +124,20 @@ class Device {
   }
   void make_wait(cudaStream_t stream, cudaEvent_t event) {
     std::shared_ptr<bool> reached;
+    int other = 0;
     {
       const std::lock_guard lock(mutex_);
       reached = event->last;
+      other = event->stream;
     }
     if (reached == nullptr) return;
-    put(stream, "wait for an event", [this, reached] {
+    put(stream, "wait for " + std::to_string(other), [this, reached] {
       const std::lock_guard lock(mutex_);
       return *reached;
     });
   }
   cudaError_t query(cudaEvent_t event) {
+    need_device("cudaEventQuery");
     {
       const std::lock_guard lock(mutex_);
       if (failed_) return cudaErrorLaunchFailure;
@@ -137,6 +152,7 @@ class Device {
   }
 
   void* allocate(std::size_t bytes) {
+    need_device("cudaMalloc");
     auto* const data = static_cast<std::byte*>(::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{256}));
     std::memset(data, 0xFF, bytes);
     const std::lock_guard lock(mutex_);
@@ -244,6 +260,12 @@ class Device {
     }
     return text;
   }
+  // Fails the device unless the calling thread has chosen it.
+  void need_device(const std::string& call) {
+    if (chose_device) return;
+    const std::lock_guard lock(mutex_);
+    fail(call + " in a thread that has not called cudaSetDevice");
+  }
   void fail(const std::string& why) {
     std::cerr << "stand-in of a GPU: rank " << rank() << ": " << why << "\n";
     failed_ = true;
@@ -259,6 +281,10 @@ class Device {
   std::condition_variable changed_, progressed_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   CUstream_st legacy_;
+  int created_ = 0;  // streams
+  std::ofstream trace_{std::getenv("FP8_DEVICE_TRACE") == nullptr
+                           ? std::string()
+                           : std::getenv("FP8_DEVICE_TRACE") + ("." + std::to_string(rank()))};
   std::map<std::byte*, std::size_t> memory_;
   std::uint64_t enqueued_ = 0, silent_at_ = 0;  // operations so far; their number when the host became silent
   std::uint64_t questions_ = 0;
@@ -271,6 +297,7 @@ class Device {
 void launch(cudaStream_t stream, std::string name, Operation operation) {
   Device::get().put(stream, std::move(name), std::move(operation));
 }
+bool has_device() { return chose_device; }
 bool on_device(const void* data, std::size_t bytes) { return Device::get().holds(data, bytes); }
 int rank() { return number_of("OMPI_COMM_WORLD_RANK", 0); }
 
@@ -290,7 +317,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = fp8::runtime::kDevices;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int) {
+  fp8::runtime::chose_device = true;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* to, int device) {
   const int capability = fp8::runtime::number_of("FP8_DEVICE_CAPABILITY", 90);
   *to = {};

@@ -7,7 +7,10 @@
 ///     result of another stream finds none.
 ///   - FP8_DEVICE_ORDER=<number>: in random orders, by this seed and the rank. The default is 1.
 /// The GPU has FP8_DEVICE_MIB MiB of memory (81920). A device on which nothing gets on for FP8_DEVICE_PATIENCE seconds
-/// (60) fails. Nothing runs before the host waits for it, unless the host is silent for a while, as it is in MPI. New
+/// (60) fails, and so does one that a thread uses without having called cudaSetDevice. With FP8_DEVICE_TRACE=<path> the
+/// host writes to <path>.<rank> a line "<stream> <operation>" for each operation that it puts on a stream, in the order
+/// of its calls; streams count from 1 in the order of their creation, and a wait names the stream of the event. Nothing
+/// runs before the host waits for it, unless the host is silent for a while, as it is in MPI. New
 /// memory has no zeros. Where CUDA makes no promise, nothing is done: copies and fills of the legacy stream are not
 /// ordered with other streams.
 #pragma once
@@ -25,6 +28,9 @@ using Operation = std::function<bool()>;
 
 /// Puts an operation on a stream; `name` appears in errors.
 void launch(cudaStream_t stream, std::string name, Operation operation);
+
+/// Whether the calling thread has called cudaSetDevice.
+bool has_device();
 
 /// Whether these bytes are in one allocation of cudaMalloc.
 bool on_device(const void* data, std::size_t bytes);

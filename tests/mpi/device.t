@@ -138,6 +138,13 @@ is "a plan has the logits that fit into the smaller memory" "$(grep -h 'logits b
 fp8-step: logits block 32 MiB"
 # --- stages whose messages are late at random: none waits for ever, and the bits are those without delays
 fp8-init tiny --set num_hidden_layers=4 -o l.h5 -q >out 2>err
+FP8_DEVICE_TRACE=trace steps "$step" traced 2 l --batch-size 1 --device cuda --precision bf16 --zero 3 --steps 1
+# Stream 1 computes, stream 2 gathers. Of eight gathers, the first is waited for at once, and six are of a layer while another one is computed.
+is "gathers of weights are started before computation that does not wait for them" "$(awk '
+  $1 == 2 && /all-gather/ { gathers++; begun = 1; before = 0; next }
+  $0 == "1 wait for 2" && begun { begun = 0; at_once += before == 0; layers += before >= 8 }
+  $1 == 1 && begun { before++ }
+  END { print gathers, at_once + 0, layers }' trace.0)" "8 1 6"
 flags="--batch-size 1 --grad-accumulation 3 --device cuda --precision fp8 --eval-data d.h5 --eval-every 2 --eval-batches 3"
 for stages in 2 4; do
   [ $stages = 2 ] || long || continue
