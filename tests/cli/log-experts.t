@@ -34,7 +34,7 @@ operand() { # STEP
   printf '{"type":"operand","linear":"model.layers.0.mlp.up_proj.weight","gemm":"forward","operand":"input","recipe":"rowwise","format":"e4m3","nonfinite":0,"amax":1.5,"scale":2.0,"underflow_share":0.001,"saturated_share":0.0,"sqnr_db":31.5,"step":%s}\n' "$1"
 }
 experts() { # STEP LAYER ROWS
-  printf '{"type":"experts","layer":%s,"rows":[%s],"step":%s}\n' "$2" "$3" "$1"
+  printf '{"type":"experts","layer":%s,"module":"model.layers.%s.mlp.experts","rows":[%s],"step":%s}\n' "$2" "$2" "$3" "$1"
 }
 for step in 10 20 30; do experts $step 0 "5,$((step / 10)),$((11 - step / 10)),0"; experts $step 2 4,4,4,3; done >experts.jsonl
 is "layers with experts are listed by their largest loads" "$(fp8-log experts.jsonl --tensors | tr -s ' ' | sed 's/ $//')" "3 steps, 10 to 30, 6 records

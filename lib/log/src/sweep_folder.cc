@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> parts_of(std::string name) {
   return parts;
 }
 
-// The position of a run in its sweep; nothing if sweep.json is missing, of an earlier version or damaged.
+// The position of a run in its sweep; nothing if sweep.json is missing or damaged.
 std::optional<std::int64_t> position_of(const fs::path& folder) {
   try {
     const json::Value file = json::parse_file(folder / "sweep.json");

@@ -44,7 +44,7 @@ double figure(const json::Object& record, std::string_view metric) {
   return nonfinite != nullptr && nonfinite->is_int() && nonfinite->as_int() > 0 ? -kInfinity : kInfinity;
 }
 
-// The scaled exponents of an operand; none for a product and for a record of an earlier version.
+// The scaled exponents of an operand; none for a product.
 ExponentCounts exponents_of(const json::Object& record) {
   constexpr const char* kHistogram = "scaled_histogram";
   constexpr std::int64_t kMost = 1100;  // more than the exponents of f64
@@ -139,7 +139,7 @@ class Reader {
     begin_record(o.get_int("step", "record"), known != run_.experts.end() ? &known->at : nullptr);
     LayerLoads& of_layer =
         known != run_.experts.end() ? *known : run_.experts.emplace_back(LayerLoads{layer, {}, {}, {}});
-    of_layer.module = o.get_string_or("module", "model.layers." + std::to_string(layer) + ".mlp.experts", "record");
+    of_layer.module = o.get_string("module", "record");
     if (!of_layer.loads.empty() && of_layer.loads.back().size() != loads.size())
       throw Error("record: \"rows\": " + std::to_string(loads.size()) + " experts, " +
                   std::to_string(of_layer.loads.back().size()) + " before");

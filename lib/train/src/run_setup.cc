@@ -113,11 +113,6 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   const hf::ModelConfig trained = settings::config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
-  for (const auto& [key, value] : {std::pair("documents", json::Value("joined")),
-                                   {"aux-loss", 0.0},
-                                   {"z-loss", 0.0},
-                                   {settings::kChatTemplate, s.settings.as_object().at(settings::kChatTemplate)}})
-    if (!settings.as_object().contains(key)) settings.as_object().set(key, value);  // earlier versions
   for (const auto& [key, value] : s.settings.as_object()) {
     if (!settings.as_object().contains(key)) throw Error(what + ": settings: \"" + key + "\" is missing");
   }

@@ -78,8 +78,8 @@ class TokenFile {
  public:
   /// Opens and checks format, shapes, the digest of the documents and that they increase; with `verify` also the digest
   /// of the whole file and every id. Without `verify`, ids are checked when they are read, and blocks of tokens and
-  /// mask are compared with their digests whenever they are read, so that opening is fast; a file of an older version,
-  /// without block digests, is digested completely. Throws Error `path: reason`.
+  /// mask are compared with their digests whenever they are read, so that opening is fast; a file without
+  /// block digests is digested completely. Throws Error `path: reason`.
   explicit TokenFile(const std::string& path, bool verify = false);
   ~TokenFile();
   TokenFile(TokenFile&&) noexcept;
