@@ -1,2 +1,2 @@
 about := What the tests of every crate share
-deps  := base json dtype device quant comm ckpt hf data model shard tensor
+deps  := base json dtype device quant comm h5 ckpt hf data model shard tensor

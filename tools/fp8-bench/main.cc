@@ -68,8 +68,7 @@ cli::Command command() {
       {.name = "gemms",
        .kind = cli::FlagKind::path,
        .metavar = "IN.safetensors",
-       .help =
-           "instead of measuring, compute the GEMMs of the FP8 codes in IN.safetensors and write the sums to --output"},
+       .help = "instead of measuring, compute the GEMMs of the FP8 codes in a file and write the sums to --output"},
       {.name = "accumulate",
        .kind = cli::FlagKind::choice,
        .metavar = "NAME",
