@@ -33,7 +33,7 @@ struct Call {
   Kind kind;
   ncclDataType_t type;
   ncclRedOp_t op;
-  std::uint64_t count;  ///< that of the call
+  std::uint64_t count;  ///< elements of the call
   int root;             ///< or the other rank of a message
   auto operator<=>(const Call&) const = default;
 };

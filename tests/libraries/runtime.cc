@@ -21,7 +21,7 @@
 // The types behind cudaEvent_t and cudaStream_t.
 struct CUevent_st {
   std::shared_ptr<bool> last;  // whether the last record has been reached; null before the first one
-  int stream = 0;              // that of the last record
+  int stream = 0;              // stream of the last record
 };
 struct CUstream_st {
   struct Named {

@@ -79,7 +79,7 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
   Codes out;
   out.format = format;
   out.sharing = sharing;
-  const std::int64_t lines = (outer + 7) / 8 * 8;  // those of blocks of 1 x 128 can be read
+  const std::int64_t lines = (outer + 7) / 8 * 8;  // lines of blocks of 1 x 128 can be read as a whole
   out.memory = tensor::Tensor(DType::u8, {sharing == Sharing::block1x128 ? lines : outer, stride});
   out.codes = out.memory.view().rows(0, outer).columns(0, k);
   if (sharing == Sharing::one || sharing == Sharing::vector) {

@@ -32,8 +32,8 @@ struct LossChange {
 };
 
 // Sums over sequences of d, the difference of the loss summed over the targets of the sequence, and of t, their number.
-// The mean change c is sum(d) / sum(t), and its variance is that of a ratio, with d - c t of each sequence: that of the
-// mean of d / t where all t are equal.
+// The mean change c is sum(d) / sum(t), and its variance is computed for a ratio, from d - c t of each
+// sequence; where all t are equal, that is the variance of the mean of d / t.
 class PairedSums {
  public:
   // Adds sequences: losses with and without what is measured, and the targets. Those without a target are ignored.

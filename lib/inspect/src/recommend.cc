@@ -120,8 +120,8 @@ void write(const json::Value& configuration, const settings::InspectConfig& conf
 }
 
 // What could not have been found: the least harm that would have counted in every group that does not hurt, and how
-// many more sequences would find a given smaller one: that of the limit, or, where that is no less or out of reach,
-// half of this.
+// many more sequences would find a smaller one: the limit, or, where the limit is no smaller or out of reach, half of
+// the least harm.
 void set_noise(json::Object& record, const LossChanges& measured, double limit) {
   const auto tested = static_cast<std::int64_t>(measured.groups.size());
   const LossChange* widest = nullptr;

@@ -214,8 +214,7 @@ TEST(Groups, HaveScalesOfTheirRows) {
   }
 }
 
-// Before a history has an amax: the codes of `current`, and the amaxes are recorded; those of the groups without rows
-// are not.
+// Before a history has an amax, codes are those of `current`, and the amaxes are recorded, but for groups without rows.
 TEST(Groups, CastWithTheirOwnAmaxes) {
   const Host host;
   Mixture delayed(DType::bf16, kRows), current(DType::bf16, kRows);

@@ -91,7 +91,7 @@ TEST(Pairs, VerdictOfThreePairs) {
   EXPECT_EQ(verdict(gaps({"0", "-0.0625", "-0.125"}), 0.875), Verdict::not_met);
 }
 
-// A seed for each loss, with three pairs: that of model "m" has this loss on side B, the others have a gap of 0.5.
+// A seed for each loss, with three pairs: the pair of model "m" has this loss on side B, the others have a gap of 0.5.
 PairedComparison threefold(const std::vector<std::string>& losses) {
   std::vector<Log> a, b;
   for (std::size_t i = 0; i < losses.size(); ++i) {

@@ -343,7 +343,7 @@ std::string routes(const std::string& recipe, int layer, const std::string& diff
          R"(,"tokens":128,"experts_per_token":2,"differ":)" + differ + R"(,"experts_differ":0.125})" + "\n";
 }
 
-// As fp8-inspect --routes fp32 writes them: those of bf16 come before the inspection.
+// Routes as fp8-inspect --routes fp32 writes them: the records of bf16 come before the inspection.
 TEST_F(Tensors, RoutesAreShownByLayer) {
   const std::string inspection = "{\"type\":\"inspect\",\"step\":7}\n";
   const TensorRun run = read(routes("bf16", 10, "0.25") + routes("bf16", 2, "0.0") + inspection +

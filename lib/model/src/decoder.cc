@@ -90,8 +90,8 @@ std::int64_t head_block_rows(std::int64_t rows, std::int64_t vocabulary, DType a
 
 namespace {
 
-// Adds the FP8 GEMMs of a linear over m rows, as a layer alone with the GEMMs that it has; those of a fused one are
-// counted with the first of its slot.
+// Adds the FP8 GEMMs of a linear over m rows, as a layer alone with the GEMMs that it has. A fused linear has
+// its GEMMs counted with the first of its slot.
 void add_planned(gemm::Count& total, const Parameter& p, const quant::Recipe& of_model, std::int64_t m, bool backward) {
   const linear::Part part{0, p.rows(), true, {p.gemms.forward, p.gemms.dgrad, p.gemms.wgrad && p.trainable}};
   const quant::Recipe& recipe = p.recipe != nullptr ? *p.recipe : of_model;

@@ -75,7 +75,7 @@ std::int64_t sum_of(std::span<const std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-// Fills in what a pass sends; `bounds`: those of all ranks.
+// Fills in what a pass sends. `bounds` has the bounds of all ranks.
 void plan_sent(ExpertPass& pass, const ExpertExchange& exchange, const Counts& counts,
                const std::vector<std::vector<std::int64_t>>& bounds, std::size_t number, Indices& indices) {
   std::vector<std::int32_t> pack, unpack;

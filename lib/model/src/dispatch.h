@@ -15,7 +15,7 @@ std::int64_t expert_room(const ExpertExchange& exchange, std::int64_t per_token,
 struct ExpertPass {
   std::int64_t begin = 0, end = 0;     // experts, by their numbers on this rank
   std::vector<std::int64_t> to, from;  // rows for each rank, and from each
-  std::vector<std::int64_t> first;     // end - begin + 1 rows: those of each expert
+  std::vector<std::int64_t> first;     // [end - begin + 1]: the first row of each expert, and the end
   View pack, unpack;                   // i32 [sum of to], [N]: the sent rows, and the place of each row there, or -1
   View order, unorder;                 // i32 [sum of from]: rows that arrive, in the order of experts; and the reverse
 

@@ -21,8 +21,8 @@ using tensor::Tensor;
 
 constexpr std::int64_t kRows = 24, kFirst = 5;
 
-// A layer on the second of two ranks, which has rows from kFirst on. Those of the first are copied from a matrix with
-// all rows.
+// A layer on the second of two ranks, which has rows from kFirst on. The rows of the first rank are copied from a
+// matrix with all rows.
 class SecondRank final : public TensorExchange {
  public:
   explicit SecondRank(bool overlapping) : overlapping_(overlapping) {

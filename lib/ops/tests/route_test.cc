@@ -202,8 +202,8 @@ TEST(Route, SumsAreThoseOfTheTokensThatAreRouted) {
   }
 }
 
-// The objective of route_backward: products of weights and their gradients, and losses that balance. The experts are
-// those of `r`.
+// The objective of route_backward: products of weights and their gradients, and losses that balance, for the
+// experts of `r`.
 double objective(const RouteProblem& problem, const Reference& r, const Values& logits, const Values& dweights,
                  const Values& aux, double z) {
   double sum = 0;

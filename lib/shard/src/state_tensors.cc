@@ -45,7 +45,7 @@ void add_whole(const comm::Communicator& group, StateTensor t, std::vector<State
   tensors.push_back(std::move(t));
 }
 
-// The factors of rows or blocks of a parameter that ranks divide: those of its rows, or of its columns. `t` has the
+// The factors of rows or blocks of a parameter that ranks divide, by its rows or by its columns. `t` has the
 // shape of the whole along the other dimension.
 void add_divided(const ParameterStore& store, const model::Parameter& p, StateTensor t,
                  std::vector<StateTensor>& tensors) {

@@ -364,9 +364,9 @@ void Collector::add_groups(GroupGrid& all, const std::string& text, PartJoin ove
   join(all, part, text[end] == '\x7f' ? over_data : static_cast<PartJoin>(text[end]));
 }
 
-// Combines the groups of all ranks: those of ranks of tensor parallelism first, whose numbers are consecutive, then
-// those of other samples: groups of columns of an activation by element, others one after the other. The groups of a
-// weight are those of one copy of the model.
+// Combines the groups of all ranks: first of the ranks of tensor parallelism, whose numbers are consecutive, then of
+// the ranks with other samples. Groups of columns of an activation are combined by element, others one after the other.
+// The groups of a weight come from one copy of the model.
 void Collector::reduce_groups() {
   if (host_comm_.size() == 1 || !options_.groups) return;
   const auto parts = static_cast<std::size_t>(mesh_.tensor().size());

@@ -10,7 +10,7 @@
 namespace fp8::train {
 namespace {
 
-// The bytes of a step on this rank: those of a call times its layers and micro-batches.
+// The bytes of a step on this rank: the bytes of a call times the number of its layers and micro-batches.
 ops::GradientBytes bytes_of_step(const RunSetup& s, const DeviceSetup& device) {
   const hf::ModelConfig& model = s.model_spec.config;
   const comm::MeshShape mesh = device.mesh().shape();

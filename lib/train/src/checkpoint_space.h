@@ -12,7 +12,7 @@ namespace fp8::train {
 // When a run saves and which checkpoints it keeps. `held`: the lock of its folder, or null.
 state::SavePolicy save_policy(const settings::RunConfig& config, const LockedFolder* held);
 
-// The space for the checkpoints of a run; that of rank 0, and none elsewhere. Allocates nothing. Collective.
+// The space for the checkpoints of a run on rank 0, and none on other ranks. Allocates nothing. Collective.
 state::SpaceForCheckpoints checkpoint_space(const RunSetup& setup, const DeviceSetup& device,
                                             comm::Communicator& host_comm);
 

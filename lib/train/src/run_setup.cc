@@ -102,7 +102,7 @@ std::string note_of_changes(const RunSetup& s) {
 }
 
 // Checks that the run of checkpoint `c` continues with the same settings but for changes that were requested, and reads
-// its position. `mesh`: that of this start.
+// its position. `mesh` is the mesh of this start.
 void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint& model, const json::Value& mesh) {
   const std::string what = c.path() + ": /train";
   s.position = ckpt::position_of(c);

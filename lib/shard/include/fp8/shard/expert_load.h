@@ -21,7 +21,7 @@ struct BalanceStep {
   double z = 0;       ///< X of X z_loss, z_loss = sum over layers of the mean of log_sum^2 over the tokens
   double tokens = 0;  ///< tokens of the step without padding, of all ranks
   comm::Communicator* ranks = nullptr;  ///< the ranks that share the step; null: nothing is reduced
-  comm::Communicator* stage = nullptr;  ///< those of them that have the same layers; null: all
+  comm::Communicator* stage = nullptr;  ///< the ranks that share the step and have the same layers; null: all
 };
 
 /// Loads and losses of a step, of all ranks. A layer has experts if it has any rows.

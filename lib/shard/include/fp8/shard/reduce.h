@@ -68,7 +68,7 @@ class GradientReducer {
   void gradients_done(int unit);
   /// Finishes all sums; after the last micro-batch the own gradients are complete. Collective.
   void finish(const Context& ctx);
-  /// Sets the own gradients to zero: those of a step without targets, which computes none.
+  /// Sets the own gradients to zero, for a step without targets, which computes none.
   void zero(const Context& ctx) const;
   /// Fills `trace` until finish(). Null: ends the tracing.
   void trace(GradientTrace* trace) { trace_ = trace; }
@@ -87,7 +87,7 @@ class GradientReducer {
   struct Reduced {
     comm::Communicator* group;  // the ranks that share the parameter
     View whole;                 // the terms of this rank
-    View sum;                   // own rows of the sum over the ranks; those of a later micro-batch lie in `whole`
+    View sum;                   // own rows of the sum over the ranks; the rows of a later micro-batch lie in `whole`
     View own;                   // the own rows: `sum`, or what it is added to
     View sent, terms;           // bf16, if gradients travel so: the whole, and own rows of each rank [ranks, elements]
   };

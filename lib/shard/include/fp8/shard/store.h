@@ -115,7 +115,7 @@ class ParameterStore final : public model::ParameterAccess {
   Scales scales_;
   WeightGatherer gather_;
   GradientReducer gradients_;
-  std::vector<quant::GemmSet> gemms_;  // by number in the table; empty: those of the table
+  std::vector<quant::GemmSet> gemms_;  // by number in the table; empty: the sets of the table
   View column_factors_;
   View adapter_scaling_;
   float dropout_probability_ = 0;

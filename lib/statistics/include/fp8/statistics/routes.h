@@ -16,7 +16,7 @@ struct RouteDifference {
   std::int64_t tokens = 0;         ///< tokens that are routed
   std::int64_t differing = 0;      ///< tokens whose sets of experts differ
   std::int64_t experts = 0;        ///< experts of all these tokens
-  std::int64_t other_experts = 0;  ///< those of the second pass that the token does not have in the first
+  std::int64_t other_experts = 0;  ///< experts of tokens in the second pass that they do not have in the first
 };
 
 /// The differences of `other` from `reference`, the experts of the same tokens, `per_token` of each, ascending as in

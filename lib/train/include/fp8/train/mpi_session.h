@@ -18,7 +18,7 @@ struct Start {
   std::string tool;
   std::int64_t timeout = 0;             ///< seconds, see watch_ranks()
   bool one_job = false;                 ///< whether ranks that MPI lacks are an error, and not a note
-  std::optional<std::int64_t> ranks{};  ///< the number of ranks that MPI must have; nothing: that of the launcher
+  std::optional<std::int64_t> ranks{};  ///< the number of ranks that MPI must have; nothing: the number of the launcher
 };
 
 /// Runs `body` on every rank in an MPI session (without mpirun on one rank, without MPI), with watch_ranks();

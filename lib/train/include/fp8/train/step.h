@@ -82,7 +82,7 @@ class MicroBatches {
   // Position in the step of the first sample of micro-batch i.
   std::int64_t first_sample(std::int64_t i) const { return (i * ranks_ + rank_) * sequences_; }
   std::int64_t count_, sequences_, length_;
-  std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;  // those of the samples that were read
+  std::int64_t step_ = 0, rank_ = 0, ranks_ = 1;  // step, rank and ranks of the samples that were read
   model::Batch on_host(std::int64_t i) const;
   View rows_of(const tensor::Tensor& t, std::int64_t i) const;  // rows of micro-batch i
   tensor::Tensor tokens_, targets_, starts_;                    // i32 [count x sequences, length]; starts_ may be empty
