@@ -27,7 +27,7 @@ records() {
          for (i in line) if (at[i] >= first) delete line[i]; next }
        { match($0, /"step":[0-9]+/); at[NR] = substr($0, RSTART + 7, RLENGTH - 7) + 0; line[NR] = $0 }
        END { for (i in line) print line[i] }' "$1/run/log.jsonl" |
-    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|sent_bytes[a-z0-9_]*\|seconds\|wait_s\|time\)":[^,}]*//g; '\
+    sed 's/"\(step_s\|data_wait_s\|tokens_per_s\|model_tflops\|mfu\|memory_peak_bytes\|sent_bytes[a-z0-9_]*\|seconds\|wait_s\|time\|slowest_rank\|slowest_lag\)":[^,}]*//g; '\
 's/"memory_used":{[^}]*}//' | sort
 }
 
