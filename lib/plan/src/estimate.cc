@@ -50,8 +50,6 @@ json::Value mesh_of(const comm::MeshShape& m) {
       {{"dp_replicate", m.dp_replicate}, {"dp_shard", m.dp_shard}, {"pp", m.pp}, {"ep", m.ep}, {"tp", m.tp}});
 }
 
-Range per_step(const Speed& speed, double amount) { return {amount / speed.step().slow, amount / speed.step().fast}; }
-
 }  // namespace
 
 Corner corner_of(std::size_t n) {
@@ -93,12 +91,27 @@ Speed speed_of(const Run& run, const Machine& machine, const Assumptions& assume
   return speed;
 }
 
+JobMemory memory_on(const Run& run, device::DeviceType device, const MaybeMachine& machine) {
+  const bool gpu = machine && device == device::DeviceType::cuda;
+  return memory_of(run, {device, gpu ? machine->memory : 0});
+}
+
+Range tokens_per_rank(const Run& run, const Speed& speed) {
+  const double tokens = run.tokens_per_step() / run.mesh.ranks();
+  return {tokens / speed.step().slow, tokens / speed.step().fast};
+}
+
+Range days_of(const Run& run, const Speed& speed, std::int64_t tokens) {
+  const Range each = tokens_per_rank(run, speed);
+  const double left = static_cast<double>(tokens) / run.mesh.ranks() / kSecondsOfADay;
+  return {left / each.slow, left / each.fast};
+}
+
 Estimate estimate(Run run, device::DeviceType device, const MaybeMachine& machine, const Assumptions& assumed) {
   Estimate e;
-  const std::size_t memory = machine ? machine->memory : 0;
-  e.memory = memory_of(run, {device, device == device::DeviceType::cuda ? memory : 0});
+  e.memory = memory_on(run, device, machine);
   if (machine) {
-    e.fits = e.memory.plan.total() <= memory;
+    e.fits = e.memory.plan.total() <= machine->memory;
     e.speed = speed_of(run, *machine, assumed);
   }
   e.run = std::move(run);
@@ -135,7 +148,6 @@ std::string limit_of(const Speed& speed) {
 json::Value record_of(const Estimate& e, const MaybeMachine& machine, std::int64_t tokens) {
   const Run& run = e.run;
   const bool fp8 = run.precision.recipe_or_null() != nullptr;
-  json::Value memory = e.memory.plan.to_json();
   json::Value record = json::object({
       {"type", "plan"},
       {"precision", std::string(settings::name_of(run.precision.precision))},
@@ -146,17 +158,17 @@ json::Value record_of(const Estimate& e, const MaybeMachine& machine, std::int64
       {"batch_size", run.batch_size},
       {"seq_length", run.length},
       {"grad_accumulation", run.micro_batches},
-      {"memory_bytes", std::move(memory)},
+      {"memory_bytes", e.memory.plan.to_json()},
       {"memory_rank", e.memory.rank},
       {"fits", e.fits ? json::Value(*e.fits) : json::Value()},
   });
   json::Object& o = record.as_object();
   const auto speed = [&](const Range& r) { return e.speed ? pair_of(r) : json::Value(); };
   const Speed of = e.speed.value_or(Speed{});
-  const Range all = e.speed ? per_step(of, run.tokens_per_step()) : Range{};
+  const Range each = e.speed ? tokens_per_rank(run, of) : Range{};
   o.set("step_s", speed(of.step()));
-  o.set("tokens_per_s", speed(all));
-  o.set("tokens_per_s_per_rank", speed({all.slow / run.mesh.ranks(), all.fast / run.mesh.ranks()}));
+  o.set("tokens_per_s", speed({each.slow * run.mesh.ranks(), each.fast * run.mesh.ranks()}));
+  o.set("tokens_per_s_per_rank", speed(each));
   o.set("ratio_to_bf16", e.ratio ? pair_of(*e.ratio) : json::Value());
   o.set("limit", e.speed ? json::Value(limit_of(of)) : json::Value());
   if (!e.speed) return record;
@@ -164,9 +176,7 @@ json::Value record_of(const Estimate& e, const MaybeMachine& machine, std::int64
   for (std::size_t i = 0; i < kTerms; ++i)
     terms.as_object().set(kTermNames[i], pair_of({of.slow.of[i], of.fast.of[i]}));
   o.set("terms_s", std::move(terms));
-  if (tokens > 0)
-    o.set("days", pair_of({static_cast<double>(tokens) / all.slow / kSecondsOfADay,
-                           static_cast<double>(tokens) / all.fast / kSecondsOfADay}));
+  if (tokens > 0) o.set("days", pair_of(days_of(run, of, tokens)));
   return record;
 }
 

@@ -17,8 +17,6 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr double kSecondsOfADay = 86400;
-
 std::string rounded(double x) {
   std::array<char, 40> text{};
   const int digits = x >= 100 || x == 0 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 3;
@@ -37,22 +35,12 @@ std::string name_of(const Estimate& e) {
   return p.recipe_or_null() == nullptr ? std::string(settings::name_of(p.precision)) : p.recipe_text();
 }
 
-Range tokens_of_rank(const Estimate& e) {
-  const double tokens = e.run.tokens_per_step() / e.run.mesh.ranks();
-  return {tokens / e.speed->step().slow, tokens / e.speed->step().fast};
-}
+Range tokens_of_rank(const Estimate& e) { return tokens_per_rank(e.run, *e.speed); }
 
 // FLOPs of forward and backward over a token, without what is recomputed.
 double flops_of_token(const Run& r) {
   const model::UnitCosts costs = model::unit_costs(r.spec.config, r.spec.table, r.length);
   return std::accumulate(costs.layers.begin(), costs.layers.end(), costs.embedding + costs.head);
-}
-
-// Days that the tokens of --tokens take.
-Range days_of(const Question& q, const Estimate& e) {
-  const Range each = tokens_of_rank(e);
-  const double left = static_cast<double>(q.config.tokens) / e.run.mesh.ranks() / kSecondsOfADay;
-  return {left / each.slow, left / each.fast};
 }
 
 std::string mesh_text(const comm::MeshShape& m) {
@@ -112,7 +100,9 @@ void add_speed(const Question& q, const std::vector<Estimate>& all, Rows& rows) 
   rows.push_back(row("tokens/s, each rank", all, [](const Estimate& e) { return interval(tokens_of_rank(e)); }));
   rows.push_back(
       row("tokens/s, all", all, [](const Estimate& e) { return interval(tokens_of_rank(e), e.run.mesh.ranks()); }));
-  if (q.config.tokens > 0) rows.push_back(row("days", all, [&](const Estimate& e) { return interval(days_of(q, e)); }));
+  if (q.config.tokens > 0)
+    rows.push_back(
+        row("days", all, [&](const Estimate& e) { return interval(days_of(e.run, *e.speed, q.config.tokens)); }));
   rows.push_back(row("limit", all, [](const Estimate& e) { return limit_of(*e.speed); }));
 }
 
@@ -240,7 +230,8 @@ std::string table_of(const Question& q, const Fit& fit, const Estimate& asked) {
   if (q.config.tokens > 0) rows.front().emplace_back("days");
   for (const Candidate& c : fit.fastest) {
     rows.push_back(row_of(c.estimate));
-    if (q.config.tokens > 0) rows.back().push_back(interval(days_of(q, c.estimate)));
+    if (q.config.tokens > 0)
+      rows.back().push_back(interval(days_of(c.estimate.run, *c.estimate.speed, q.config.tokens)));
   }
   if (!fit.fastest.empty()) text += cli::table(rows);
   text += fit.fastest.empty() ? "none of " : "the fastest of ";

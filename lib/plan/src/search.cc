@@ -68,10 +68,6 @@ std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
 
 std::size_t memory_of_machine(const Question& q) { return q.machine ? q.machine->memory : 0; }
 
-JobMemory memory_of(const Question& q, const Run& run) {
-  return plan::memory_of(run, {q.device(), q.device() == device::DeviceType::cuda ? memory_of_machine(q) : 0});
-}
-
 std::vector<std::int64_t> powers_of_two(std::int64_t most) {
   std::vector<std::int64_t> all;
   for (std::int64_t n = 1; n <= most; n *= 2) all.push_back(n);
@@ -162,7 +158,7 @@ std::vector<Change> remedies(const Question& q, const PlanConfig& c, const Estim
   for (const Alternative& a : alternatives(c, now.run.mesh.ranks())) {
     const std::optional<Run> run = resolved(q, a.config);
     if (!run) continue;
-    const std::size_t needed = memory_of(q, *run).plan.total(), before = now.memory.plan.total();
+    const std::size_t needed = memory_on(*run, q.device(), q.machine).plan.total(), before = now.memory.plan.total();
     if (needed < before) all.push_back({a.flags, before - needed, needed <= memory_of_machine(q)});
   }
   std::ranges::stable_sort(all, std::greater(), &Change::saved);
@@ -180,7 +176,7 @@ bool fits_somehow(const Question& q, PlanConfig base, std::int64_t ranks) {
   bool found = false;
   Space(q, base, ranks).visit([&](const PlanConfig& c) {
     if (const auto run = found ? std::nullopt : resolved(q, c))
-      found = memory_of(q, *run).plan.total() <= memory_of_machine(q);
+      found = memory_on(*run, q.device(), q.machine).plan.total() <= memory_of_machine(q);
   });
   return found;
 }
@@ -197,7 +193,7 @@ Fit fit(const Question& q, const std::string& recipe, const std::function<void(s
     std::optional<Run> run = resolved(q, c);
     progress(++found.tried);
     if (!run) return false;
-    JobMemory memory = memory_of(q, *run);
+    JobMemory memory = memory_on(*run, q.device(), q.machine);
     if (memory.plan.total() > memory_of_machine(q)) return false;
     Estimate e{*std::move(run), std::move(memory), true, std::nullopt, std::nullopt};
     e.speed = speed_of(e.run, *q.machine, q.assumptions(), false);

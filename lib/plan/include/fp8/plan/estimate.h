@@ -50,6 +50,9 @@ struct Assumptions {
   bool own = true;         ///< whether fp8-step would run it, which emulates some recipes on all GPUs
 };
 
+/// The memory of a run on `device`, with blocks of logits that fit the machine's GPUs, if it is known.
+JobMemory memory_on(const Run& run, device::DeviceType device, const MaybeMachine& machine);
+
 /// Memory and, with a machine, speed of a run; without ratio.
 Estimate estimate(Run run, device::DeviceType device, const MaybeMachine& machine, const Assumptions& assumed);
 
@@ -58,6 +61,12 @@ Speed speed_of(const Run& run, const Machine& machine, const Assumptions& assume
 
 /// The speed of `one` relative to `base`: the least and the largest over combinations that both share.
 Range ratio_of(const Speed& one, const Speed& base);
+
+/// Tokens of a rank in a second.
+Range tokens_per_rank(const Run& run, const Speed& speed);
+
+/// Days in which all ranks of a run compute so many tokens.
+Range days_of(const Run& run, const Speed& speed, std::int64_t tokens);
 
 /// What limits the speed: the largest of GEMMs, attention, memory, launches, communication, bubble and update.
 std::string limit_of(const Speed& speed);

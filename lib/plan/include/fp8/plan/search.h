@@ -21,7 +21,7 @@ struct Question {
   device::DeviceType device() const;
   /// The settings with the precision of a recipe: bf16, fp32, or FP8.
   settings::PlanConfig under(const std::string& recipe) const;
-  /// Those of --as, --vp and --imbalance.
+  /// The assumptions that --as, --vp and --imbalance state.
   Assumptions assumptions() const;
   /// One run of the settings `c`.
   Estimate estimate(const settings::PlanConfig& c) const;
