@@ -34,7 +34,7 @@ MAKEFLAGS += --no-builtin-rules $(jobs)
 say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt token hf chat data linear statistics model convert shard generate settings state train plan inspect plot log launch probe
+CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt token hf chat data linear statistics model convert shard generate settings state train plan inspect plot log launch probe foreign
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Include paths and libraries of the packages, used for the crates that list them in `pkgs`.
@@ -45,6 +45,8 @@ nlohmann.lib  :=
 pcre2.lib     := -lpcre2-8
 utf8proc.lib  := -lutf8proc
 cxxopts.lib   :=
+yaml.lib      := -lyaml-cpp
+tomlplusplus.lib :=
 hdf5.inc      := -isystem $(SYSROOT)/usr/include/hdf5/serial
 # HDF5's archive, where there is one: its shared library reads from S3 too and needs libcurl and 27 more libraries, which take two thirds of a program's start.
 hdf5_dir      := $(SYSROOT)/usr/lib/$(multiarch)/hdf5/serial

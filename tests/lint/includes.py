@@ -14,7 +14,8 @@ from files import listed
 # A regular expression for the beginning of the include path, and its package.
 PACKAGES = {
     r"hdf5(_hl)?\.h|H5\w+\.h": "hdf5", r"mpi\.h": "mpi", r"(oneapi/)?dnnl": "dnnl", r"nlohmann/": "nlohmann",
-    r"cxxopts\.hpp": "cxxopts", r"xxhash\.h|xxh3\.h": "xxhash", r"pcre2": "pcre2", r"utf8proc\.h": "utf8proc", r"nccl\.h": "nccl", r"cudnn": "cudnn",
+    r"cxxopts\.hpp": "cxxopts", r"xxhash\.h|xxh3\.h": "xxhash", r"pcre2": "pcre2", r"utf8proc\.h": "utf8proc",
+    r"yaml-cpp/": "yaml", r"toml\+\+/": "tomlplusplus", r"nccl\.h": "nccl", r"cudnn": "cudnn",
     r"cublasLt\.h": "cublaslt",
 }
 FOR_TESTS = {r"gtest/|gmock/": "tests", r"benchmark/": "bench"}

@@ -1,0 +1,58 @@
+/// Takes the keys of a configuration file, each once, with its answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8/foreign/answer.h"
+#include "fp8/foreign/document.h"
+
+namespace fp8::foreign {
+
+/// A row of a table of keys that need no code: their answer does not depend on other keys.
+struct KeyRow {
+  std::string_view glob;  ///< path of the key, `*` matches any part: "hub_*", "wandb.*"
+  Class cls;              ///< the answer
+  std::string_view here;  ///< see Answer
+  std::string_view why;   ///< see Answer
+};
+
+/// The keys of one document. Getters read without answering; answer() answers. What is not answered at the end is
+/// answered by rest().
+class Keys {
+ public:
+  /// Answers are appended to `answers`. Both must outlive this.
+  Keys(const Document& document, std::vector<Answer>& answers);
+
+  /// Whether the file has the key with a value that is not null.
+  bool has(std::string_view path) const;
+  /// The value of the key; null if it is absent.
+  const json::Value* value(std::string_view path) const;
+  /// The value of the key as text, whole number, number or switch; nothing if it is absent or null. Numbers in quotes
+  /// are numbers, "true" and "yes" in quotes are switches, as the trainers convert them. Throws Error(path, line, key,
+  /// reason) for another type.
+  std::optional<std::string> text(std::string_view path) const;
+  std::optional<std::int64_t> whole(std::string_view path) const;  ///< see text()
+  std::optional<double> number(std::string_view path) const;       ///< see text()
+  std::optional<bool> flag(std::string_view path) const;           ///< see text()
+
+  /// Answers a key of the file, once. A key with members answers these too. Nothing happens if the file lacks the key.
+  void answer(std::string_view path, Class cls, std::string here, std::string why = {});
+  /// Throws Error(path, line, key, reason) for a key whose value cannot be meant.
+  [[noreturn]] void refuse(std::string_view path, const std::string& reason) const;
+  /// Answers the remaining keys by the first row that matches; a key that no row matches has no counterpart, with the
+  /// nearest known name if it looks like a slip of the keyboard.
+  void rest(std::span<const KeyRow> rows);
+
+ private:
+  const Document& document_;
+  std::vector<Answer>& answers_;
+  std::set<std::string, std::less<>> answered_;
+};
+
+}  // namespace fp8::foreign
