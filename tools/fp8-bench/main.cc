@@ -5,6 +5,7 @@
 #include "fp8/cli/run.h"
 #include "fp8/model/presets.h"
 #include "fp8/probe/bench.h"
+#include "fp8/probe/casts.h"
 #include "fp8/probe/gemms.h"
 #include "fp8/probe/report.h"
 #include "fp8/train/mpi_session.h"
@@ -69,14 +70,18 @@ cli::Command command() {
        .kind = cli::FlagKind::path,
        .metavar = "IN.safetensors",
        .help = "instead of measuring, compute the GEMMs of the FP8 codes in a file and write the sums to --output"},
+      {.name = "casts",
+       .kind = cli::FlagKind::path,
+       .metavar = "IN.safetensors",
+       .help = "instead of measuring, cast the matrices in a file to NVFP4 and write codes and scales to --output"},
       {.name = "accumulate",
        .kind = cli::FlagKind::choice,
        .metavar = "NAME",
        .default_text = "hopper",
        .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
        .choices = {"hopper", "ada"}},
-      cli::output_flag(
-          "file to write the report to as JSON, besides standard output; with --gemms the sums as safetensors"),
+      cli::output_flag("file to write the report to as JSON, besides standard output; with --gemms or --casts the "
+                       "results as safetensors"),
       cli::json_flag(),
       cli::force_flag(),
   };
@@ -91,6 +96,7 @@ device::DeviceType place_of(const std::string& name) {
 }
 
 int write_gemms(const cli::Arguments& arguments) {
+  if (arguments.has("casts")) throw Error("--gemms: not together with --casts");
   if (!arguments.has_value("output")) throw Error("--gemms: needs -o FILE for the sums");
   const bool hopper = arguments.text("accumulate") == "hopper";
   probe::write_gemms(arguments.text("gemms"), arguments.text("output"), arguments.flag("force"),
@@ -98,9 +104,16 @@ int write_gemms(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+int write_casts(const cli::Arguments& arguments) {
+  if (!arguments.has_value("output")) throw Error("--casts: needs -o FILE for the codes and scales");
+  probe::write_casts(arguments.text("casts"), arguments.text("output"), arguments.flag("force"));
+  return static_cast<int>(Exit::done);
+}
+
 int measure(const cli::Arguments& arguments) {
   if (arguments.has_value("gemms")) return write_gemms(arguments);
   if (arguments.has("accumulate")) throw Error("--accumulate: needs --gemms");
+  if (arguments.has_value("casts")) return write_casts(arguments);
   const std::string output = arguments.has("output") ? arguments.text("output") : "";
   if (!output.empty())
     check_output(output, arguments.flag("force"), {model::model_config_file(arguments.text("model"))});

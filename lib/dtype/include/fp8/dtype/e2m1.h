@@ -1,0 +1,42 @@
+/// E2M1, the format of FP4 elements: one sign bit and the magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 as codes 0 to 7.
+/// Source: OCP Microscaling Formats (MX) 1.0, section 5.3.3.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fp8/dtype/element.h"
+
+namespace fp8::dtype {
+
+/// Largest E2M1 magnitude.
+inline constexpr float kE2m1Max = 6.0f;
+
+/// Distance from the E2M1 magnitude at or below `a` to the next: 0.5 below 2, 1 below 4, else 2.
+FP8_HD inline float e2m1_step(float a) { return a < 2.0f ? 0.5f : a < 4.0f ? 1.0f : 2.0f; }
+
+/// Magnitude `a` >= 0 rounded to nearest, ties to the even code; 6 above 6; NaN stays NaN.
+FP8_HD inline float round_to_e2m1(float a) {
+  constexpr float kWhole = 12582912.0f;  // 1.5 x 2^23: a sum with it has no fraction
+  const float below = a > kE2m1Max ? kE2m1Max : a, step = e2m1_step(below);
+  return ((below / step + kWhole) - kWhole) * step;
+}
+
+/// Magnitude `a` >= 0 rounded stochastically with 8 random bits: up with the probability (in 256ths) of its distance
+/// from the magnitude below; 6 above 6; NaN stays NaN.
+FP8_HD inline float round_to_e2m1(float a, std::uint8_t random) {
+  const float t = std::fma(static_cast<float>(random) * (1.0f / 256), e2m1_step(a), a), step = e2m1_step(t),
+              down = std::floor(t / step) * step;
+  return down > kE2m1Max ? kE2m1Max : down;
+}
+
+/// Code of an E2M1 magnitude with the sign of `signed_as`; NaN gives the code of zero.
+FP8_HD inline std::uint8_t e2m1_code(float magnitude, float signed_as) {
+  const int above = (magnitude >= 0.5f) + (magnitude >= 1.0f) + (magnitude >= 1.5f) + (magnitude >= 2.0f) +
+                    (magnitude >= 3.0f) + (magnitude >= 4.0f) + (magnitude >= 6.0f);
+  return static_cast<std::uint8_t>(static_cast<std::uint32_t>(above) |
+                                   ((std::bit_cast<std::uint32_t>(signed_as) >> 28) & 8u));
+}
+
+}  // namespace fp8::dtype
