@@ -72,6 +72,37 @@ head -c 100000 "$codes" >cut.safetensors
 bad "a truncated input is refused" 'cut.safetensors: ' --gemms cut.safetensors -o x.safetensors
 echo text >text.safetensors
 bad "a text as input is refused" 'text.safetensors: ' --gemms text.safetensors -o x.safetensors
+
+# --- --casts: NVFP4; tests/golden checks the bits
+matrices=$SRC/tests/golden/nvfp4/casts.safetensors
+ok "--casts casts the matrices in a file" fp8-bench --casts "$matrices" -o casts.safetensors
+is "--casts prints nothing" "$(cat out err)" ""
+bad "--casts without -o is refused" '--casts: needs -o FILE' --casts "$matrices"
+bad "--casts and --gemms together are refused" '--gemms: not together with --casts' --casts "$matrices" --gemms "$codes" -o x.safetensors
+bad "an existing output of --casts without --force is refused" 'casts.safetensors: exists' --casts "$matrices" -o casts.safetensors
+bad "a file of codes as input of --casts is refused" 'sums.safetensors: no tensors NAME/x or NAME/w' --casts sums.safetensors -o x.safetensors
+matrix() { # FILE TENSOR...: a safetensors file of zeros; TENSOR: NAME DTYPE BYTES SHAPE
+  python3 - "$@" <<'END'
+import json, struct, sys
+header, at = {}, 0
+for word in sys.argv[2:]:
+    name, dtype, size, *shape = word.split()
+    shape = [int(n) for n in shape]
+    end = at + int(size) * __import__("math").prod(shape)
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+    at = end
+text = json.dumps(header).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + bytes(at))
+END
+}
+matrix narrow.safetensors "a/x BF16 2 16 24"
+bad "columns that 16 does not divide are refused" 'narrow.safetensors: tensor "a/x": its last dimension, 24, is no multiple of 16' \
+  --casts narrow.safetensors -o x.safetensors
+matrix bits.safetensors "a/x BF16 2 17 32" "a/col_bits U8 1 32 17"
+bad "random bits of another shape are refused" 'bits.safetensors: tensor "a/col_bits": expected U8 of shape \[32, 32\]' \
+  --casts bits.safetensors -o x.safetensors
+matrix padded.safetensors "a/x F32 4 17 32" "a/w F32 4 17 32"
+ok "tokens and rows of a weight need no multiple of 16" fp8-bench --casts padded.safetensors -o padded-casts.safetensors
 is "the refused commands write nothing" "$(find . -maxdepth 1 -name 'x*' -o -maxdepth 1 -name '*.x*' | grep -c .)" 0
 
 printf '{"model_type":"none"}' >config.json
