@@ -23,6 +23,26 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
+// Flags of the commands that compute instead of measuring.
+std::vector<cli::Flag> file_flags() {
+  return {
+      {.name = "gemms",
+       .kind = cli::FlagKind::path,
+       .metavar = "IN.safetensors",
+       .help = "instead of measuring, compute the GEMMs of the FP8 codes in a file and write the sums to --output"},
+      {.name = "casts",
+       .kind = cli::FlagKind::path,
+       .metavar = "IN.safetensors",
+       .help = "instead of measuring, cast the matrices in a file to NVFP4 and write codes and scales to --output"},
+      {.name = "accumulate",
+       .kind = cli::FlagKind::choice,
+       .metavar = "NAME",
+       .default_text = "hopper",
+       .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
+       .choices = {"hopper", "ada"}},
+  };
+}
+
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-bench";
@@ -66,25 +86,13 @@ cli::Command command() {
        .default_text = "auto",
        .help = "device to measure; auto: a GPU if there is one, else the CPU",
        .choices = {"auto", "cpu", "cuda"}},
-      {.name = "gemms",
-       .kind = cli::FlagKind::path,
-       .metavar = "IN.safetensors",
-       .help = "instead of measuring, compute the GEMMs of the FP8 codes in a file and write the sums to --output"},
-      {.name = "casts",
-       .kind = cli::FlagKind::path,
-       .metavar = "IN.safetensors",
-       .help = "instead of measuring, cast the matrices in a file to NVFP4 and write codes and scales to --output"},
-      {.name = "accumulate",
-       .kind = cli::FlagKind::choice,
-       .metavar = "NAME",
-       .default_text = "hopper",
-       .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
-       .choices = {"hopper", "ada"}},
       cli::output_flag("file to write the report to as JSON, besides standard output; with --gemms or --casts the "
                        "results as safetensors"),
       cli::json_flag(),
       cli::force_flag(),
   };
+  const std::vector<cli::Flag> of_files = file_flags();
+  c.flags.insert(c.flags.end() - 3, of_files.begin(), of_files.end());
   return c;
 }
 
