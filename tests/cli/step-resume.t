@@ -80,6 +80,7 @@ ok "an --until-step before the last checkpoint gives status 0" fp8-step m.h5 --d
 # --- flags that may change on resuming, and flags that may not
 go_on() { fp8-step m.h5 --data d.h5 --out until --seq-length 16 --batch-size 4 --lr 1e-2 --precision fp8 "$@"; }
 for words in "--lr 1e-3" "--seed 3" "--seq-length 32" "--sampler sequential" "--schedule linear" "--warmup-steps 1" "--weight-decay 0" \
+  "--schedule-steps 3" "--decay all" \
   "--betas 0.9,0.9" "--clip 2" "--moments bf16"; do
   says "another ${words%% *} is refused" "^fp8-step: until: this run was started with another ${words%% *} \\(.*; use another --out" go_on \
     --steps 8 $words

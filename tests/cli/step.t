@@ -192,7 +192,7 @@ is "the run record has plain numbers" "$(head -1 out | grep -o '"steps":[0-9]*\|
 # --- values out of range
 for words in "--seq-length 0" "--seq-length -3" "--seq-length 1.5" "--batch-size 0" "--grad-accumulation 0" "--steps 0" "--steps 1e3x" \
   "--aux-loss -1" "--z-loss nan" "--lr -1" "--lr nan" "--lr 1e-3x" "--lr +-3" "--clip -1" "--eps 2" "--warmup-ratio 1.5" \
-  "--weight-decay -1" "--betas 0.9" "--betas 0.9,1" \
+  "--weight-decay -1" "--warmup-from -1" "--schedule-steps 0" "--decay-shape exp" "--decay none" "--betas 0.9" "--betas 0.9,1" \
   "--zero 4" "--zero 0" "--recipe columnwise" "--precision int8" "--sampler random" "--schedule sine" "--master fp16" \
   "--moments fp8" "--recompute some" "--keep -1" "--save-every -1" "--log-every 0" "--seed -1" "--until-step 0" "--epochs 0" "--activations f16" \
   "--accumulate volta" "--profile 0" "--profile 3-2" "--profile 1-" "--profile some" "--profile 999"; do
@@ -209,6 +209,10 @@ refused "--accumulate hopper with mxfp8 is refused" '--accumulate: hopper: this 
   --recipe mxfp8 --accumulate hopper
 refused "--steps with --epochs is refused" '--steps: contradicts --epochs' $full --epochs 1
 refused "--warmup-steps with --warmup-ratio is refused" '--warmup-steps: contradicts --warmup-ratio' $full --warmup-steps 1 --warmup-ratio 0.1
+refused "--warmup-from without a warmup is refused" '--warmup-from: needs --warmup-steps or --warmup-ratio' $full --warmup-from 0
+refused "--warmup-from above --lr is refused" '--warmup-from: above --lr' $full --warmup-steps 1 --warmup-from 1
+refused "--schedule-steps below the warmup is refused" '--schedule-steps: less than the steps of warmup' $full --warmup-steps 2 --schedule-steps 1
+refused "--decay-shape with another schedule than wsd is refused" '--decay-shape: only with --schedule wsd' $full --decay-shape cosine
 refused "--min-lr above --lr is refused" '--min-lr: above --lr' $full --min-lr 1
 refused "--eval-every without --eval-data is refused" '--eval-every: needs --eval-data' $full --eval-every 1
 refused "--decay-steps longer than the run is refused" '--decay-steps: more than the steps after warmup' $full --schedule wsd --warmup-steps 1 \

@@ -154,8 +154,15 @@ void check_settings(const RunConfig& c) {
   check_lora_settings(c);
   check_statistics(c);
   if (c.schedule.min_lr > c.schedule.lr) throw Error(cli::flag_name("min-lr") + ": above " + cli::flag_name("lr"));
+  if (c.schedule.warmup_from && c.schedule.warmup == 0 && c.warmup_ratio == 0)
+    throw Error(cli::flag_name("warmup-from") + ": needs " + cli::flag_name("warmup-steps") + " or " +
+                cli::flag_name("warmup-ratio"));
+  if (c.schedule.warmup_from.value_or(0) > c.schedule.lr)
+    throw Error(cli::flag_name("warmup-from") + ": above " + cli::flag_name("lr"));
   if (c.schedule.decay_steps > 0 && c.schedule.kind != optim::ScheduleKind::wsd)
     throw Error(cli::flag_name("decay-steps") + ": only with " + cli::flag_name("schedule") + " wsd");
+  if (c.schedule.decay_shape != optim::DecayShape::linear && c.schedule.kind != optim::ScheduleKind::wsd)
+    throw Error(cli::flag_name("decay-shape") + ": only with " + cli::flag_name("schedule") + " wsd");
   if (c.sample_every > 0 && !c.sample_prompt)
     throw Error(cli::flag_name("sample-every") + ": needs " + cli::flag_name("sample-prompt"));
   if (!c.eval_data.empty()) return;

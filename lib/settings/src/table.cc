@@ -265,6 +265,14 @@ void read_betas(const Arguments& a, RunConfig& c) {
                 ": decay rates are float32, in which it is 1; the largest below is 0.99999994");
 }
 
+// The values of an enumeration with their names, which are in its order.
+template <class T>
+Names<T> named_in_order(std::span<const std::string_view> names) {
+  Names<T> out;
+  for (const std::string_view name : names) out.emplace_back(name, static_cast<T>(out.size()));
+  return out;
+}
+
 json::Value betas_of(const RunConfig& c) {
   return json::Array{as_typed(c.optimizer.beta1), as_typed(c.optimizer.beta2)};
 }
@@ -273,9 +281,8 @@ void add_optimizer(Rows& rows) {
   const auto s = &R::schedule;
   const auto o = &R::optimizer;
   const Names<DType> stored = {{"fp32", DType::f32}, {"bf16", DType::bf16}};
-  Names<optim::ScheduleKind> shapes;
-  for (const std::string_view name : optim::schedule_names())
-    shapes.emplace_back(name, static_cast<optim::ScheduleKind>(shapes.size()));
+  const auto shapes = named_in_order<optim::ScheduleKind>(optim::schedule_names());
+  const auto decays = named_in_order<optim::DecayShape>(optim::decay_shape_names());
   add(rows, "Optimizer", kStep, Resume::named,
       {real("lr", "3e-4", 0, 1e6, "learning rate after warmup", s, &T::lr),
        choice("schedule", "cosine", shapes, "shape of the learning rate after warmup", s, &T::kind),
@@ -287,11 +294,19 @@ void add_optimizer(Rows& rows) {
        real("warmup-ratio", "", 0, 1, "length of the warmup as a share of all steps, instead of --warmup-steps",
             &R::warmup_ratio)
            .changes("warmup"),
-       real("min-lr", "0", 0, 1e6, "learning rate at the last step", s, &T::min_lr),
+       real("warmup-from", "", 0, 1e6,
+            "learning rate of the first step of the warmup, from which it grows to --lr [--lr / steps of warmup]", s,
+            &T::warmup_from)
+           .changes("warmup"),
+       real("min-lr", "0", 0, 1e6, "learning rate at the end of the schedule", s, &T::min_lr),
+       whole("schedule-steps", "", 1, "steps after which the learning rate stays at --min-lr [all steps]",
+             &R::schedule_steps),
        whole("decay-steps", "0", 0, "steps at the end over which schedule wsd decreases the learning rate", s,
              &T::decay_steps),
-       real("weight-decay", "0.1", 0, 1e6,
-            "weight decay of tensors with two or more dimensions, per unit of learning rate", o, &O::weight_decay),
+       choice("decay-shape", "linear", decays, "shape of that decrease", s, &T::decay_shape),
+       real("weight-decay", "0.1", 0, 1e6, "weight decay per unit of learning rate", o, &O::weight_decay),
+       choice("decay", "matrices", {{"matrices", false}, {"all", true}},
+              "tensors that decay: those with two or more dimensions, or norms and biases too", o, &O::decay_all),
        text("betas", "B1,B2", "decay rates of the moment estimates (AdamW beta1, beta2)")
            .falls_back_to("0.9,0.95")
            .reads(read_betas, betas_of),

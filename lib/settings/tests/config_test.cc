@@ -52,6 +52,8 @@ TEST(Flags, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.optimizer.beta2, 0.95f);
   EXPECT_EQ(c.optimizer.eps, 1e-8f);
   EXPECT_EQ(c.optimizer.weight_decay, 0.1f);
+  EXPECT_FALSE(c.optimizer.decay_all);
+  EXPECT_FALSE(c.schedule.warmup_from.has_value());
   EXPECT_EQ(c.clip, 1);
   EXPECT_EQ(c.master, DType::f32);
   EXPECT_EQ(c.moments, DType::f32);
@@ -133,12 +135,8 @@ TEST(Flags, EachReachesItsField) {
                             "bf16",
                             "--moments",
                             "bf16",
-                            "--schedule",
-                            "wsd",
                             "--documents",
                             "joined",
-                            "--decay-steps",
-                            "5",
                             "-n"});
   EXPECT_EQ(c.precision.precision, Precision::fp8);
   EXPECT_EQ(c.precision.recipe_or_null(), &quant::find_recipe("rowwise"));
@@ -158,9 +156,19 @@ TEST(Flags, EachReachesItsField) {
   EXPECT_EQ(c.precision.execution.recompute, model::Recompute::selective);
   EXPECT_EQ(c.master, DType::bf16);
   EXPECT_EQ(c.moments, DType::bf16);
+  EXPECT_TRUE(c.dry_run);
+}
+
+TEST(Flags, ThoseOfTheScheduleReachTheirFields) {
+  const RunConfig c = read({"--schedule", "wsd", "--decay-steps", "5", "--decay-shape", "1-sqrt", "--schedule-steps",
+                            "9", "--warmup-steps", "2", "--warmup-from", "0", "--decay", "all"});
   EXPECT_EQ(c.schedule.kind, optim::ScheduleKind::wsd);
   EXPECT_EQ(c.schedule.decay_steps, 5);
-  EXPECT_TRUE(c.dry_run);
+  EXPECT_EQ(c.schedule.decay_shape, optim::DecayShape::one_minus_sqrt);
+  EXPECT_EQ(c.schedule_steps, 9);
+  EXPECT_EQ(c.schedule.warmup, 2);
+  EXPECT_EQ(c.schedule.warmup_from, 0.0);
+  EXPECT_TRUE(c.optimizer.decay_all);
 }
 
 TEST(Flags, SetDefaultsOfOthers) {
@@ -221,11 +229,12 @@ RunConfig settings() {
 
 TEST(Flags, ChangesAreNamedByFlags) {
   const std::vector<std::string> all = {"batch", "batch", "warmup", "lr", "seq-length"};
-  EXPECT_EQ(read({"--change", "batch-size,grad-accumulation", "--change", "warmup-ratio,lr,seq-length"}).change, all);
+  EXPECT_EQ(read({"--change", "batch-size,grad-accumulation", "--change", "warmup-from,lr,seq-length"}).change, all);
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
-      "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, decay-steps, "
-      "weight-decay, betas, eps, clip, master, moments, aux-loss, z-loss, lora-dropout, template, steps";
+      "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, "
+      "schedule-steps, decay-steps, decay-shape, weight-decay, decay, betas, eps, clip, master, moments, aux-loss, "
+      "z-loss, lora-dropout, template, steps";
   for (const char* name : {"norm", "model", "", "zero"})
     EXPECT_EQ(refusal({"--change=lr," + std::string(name)}), "--change: '" + std::string(name) + "' " + list);
   EXPECT_EQ(refusal({"--change=templates"}), "--change: 'templates' " + list + " (did you mean template?)");
@@ -361,7 +370,11 @@ TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.kind = optim::ScheduleKind::linear; }),
             refused("--schedule (\"cosine\", now \"linear\")"));
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.warmup = 2; }), refused("--warmup-steps (0, now 2)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.schedule.warmup_from = 0.0; }),
+            refused("--warmup-from (not given, now 0.0)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.decay_steps = 2; }), refused("--decay-steps (0, now 2)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.decay_all = true; }),
+            refused("--decay (\"matrices\", now \"all\")"));
   EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.weight_decay = 0; }), refused("--weight-decay (0.1, now 0.0)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.beta2 = 0.9f; }), refused("--betas ([0.9,0.95], now [0.9,0.9])"));
   EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.eps = 1e-6f; }), refused("--eps (1e-08, now 1e-06)"));

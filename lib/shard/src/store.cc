@@ -272,7 +272,7 @@ void ParameterStore::update(const Context& ctx, const optim::Settings& settings,
                             o.v,
                             o.compute_weight,
                             {},
-                            p.decay,
+                            p.decay || settings.decay_all,
                             static_cast<std::uint32_t>(o.number),
                             element_of(p, o.rows.begin)};
     if (o.compute_weight.data == o.master.data) block.compute_weight = {};

@@ -95,5 +95,24 @@ TEST(Store, ASkippedUpdateChangesNothing) {
   }
 }
 
+// Without a gradient an update leaves 1 - lr weight_decay of what decays.
+TEST(Store, MatricesDecayOrAllDo) {
+  const auto one = comm::solo();
+  const hf::ModelConfig config = small_model();
+  for (const bool all : {false, true}) {
+    Kit kit(*one, config, small_table(config), store_of(DType::f32));
+    kit.fill([](int, std::int64_t) { return 1.0f; });
+    give_gradients(kit.store, 5, 0.0f, 0, 1);
+    kit.store.gradients().finish(kit.ctx);
+    const optim::Settings settings{.weight_decay = 0.5f, .decay_all = all};
+    const optim::Gate gate;
+    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.5, 0, &gate));
+    for (const ParameterShard& o : kit.store.shards()) {
+      const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
+      EXPECT_EQ(o.master.as<float>()[0], all || p.shape.size() > 1 ? 0.75f : 1.0f) << p.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fp8::shard

@@ -30,9 +30,11 @@ void resolve_steps(settings::RunConfig& c, std::int64_t samples, std::int64_t gl
   if (c.steps == 0) throw Error(cli::flag_name("steps") + ": needed (or " + cli::flag_name("epochs") + ")");
   if (c.profile_last > c.steps)
     throw Error(cli::flag_name("profile") + ": the run has only " + std::to_string(c.steps) + " steps");
-  c.schedule.steps = c.steps;
+  c.schedule.steps = c.schedule_steps > 0 ? c.schedule_steps : c.steps;
   if (c.warmup_ratio > 0) c.schedule.warmup = std::llround(c.warmup_ratio * static_cast<double>(c.steps));
-  if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.steps - c.schedule.warmup)
+  if (c.schedule_steps > 0 && c.schedule_steps < c.schedule.warmup)
+    throw Error(cli::flag_name("schedule-steps") + ": less than the steps of warmup");
+  if (c.schedule.kind == optim::ScheduleKind::wsd && c.schedule.decay_steps > c.schedule.steps - c.schedule.warmup)
     throw Error(cli::flag_name("decay-steps") + ": more than the steps after warmup");
 }
 

@@ -89,7 +89,7 @@ struct Parameter {
   std::vector<std::int64_t> bounds{};
   int block = 0;       ///< number of this rank's block
   int copies = 1;      ///< adjacent ranks of tensor parallelism that have the same block, whose gradients are summed
-  bool decay = false;  ///< weight decay applies (two or more dimensions)
+  bool decay = false;  ///< weight decay applies by default (two or more dimensions)
   dtype::DType stored = dtype::DType::f32;  ///< format in a checkpoint, and of the shard of a frozen parameter
   bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8

@@ -18,7 +18,8 @@ struct Settings {
   float beta1 = 0.9f;         ///< decay of the first moment
   float beta2 = 0.95f;        ///< decay of the second moment
   float eps = 1e-8f;          ///< added to the root of the second moment
-  float weight_decay = 0.1f;  ///< weight decay of tensors with two or more dimensions
+  float weight_decay = 0.1f;  ///< weight decay, per unit of learning rate
+  bool decay_all = false;     ///< norms and biases decay too, not only tensors with two or more dimensions
 };
 
 /// Result of the gradient's norm: clipping factor and skip flag. In memory of the tensors' device, so that a GPU does

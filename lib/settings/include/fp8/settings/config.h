@@ -127,6 +127,7 @@ struct RunConfig : Config {
   LoraSettings lora;                                       ///< adapters
   optim::Settings optimizer;                               ///< AdamW
   optim::Schedule schedule;                                ///< schedule, without its number of steps
+  std::int64_t schedule_steps = 0;                         ///< length of the schedule; 0: steps
   double warmup_ratio = 0;                                 ///< share of steps that warm up, when schedule.warmup is 0
   double clip = 1;                                         ///< largest norm of the gradient; 0: no clipping
   double aux_loss = 0, z_loss = 0;                         ///< factors of the losses that balance experts
