@@ -247,9 +247,14 @@ result $? "--print-config creates no run"
 { printf '\357\273\277' && cat run.json; } >mark.json
 ok "--config reads a file after a byte order mark" fp8-step m.h5 --config mark.json --print-config
 printf 'steps: 3\nlr: 1e-3\n' >run.yaml
+theirs='; fp8-import reads configurations of other trainers$'
 says "a configuration in YAML is refused" \
-  '^fp8-step: run.yaml: a configuration is a JSON object, which begins with \{, and this file with steps: 3; YAML is not read$' \
+  "^fp8-step: run.yaml: a configuration is a JSON object, which begins with \\{, and this file with steps: 3; YAML is not read$theirs" \
   fp8-step m.h5 --config run.yaml --print-config
+printf '[train]\nmax_steps = 3\n' >run.toml
+says "so is one in TOML" "^fp8-step: run.toml: a configuration is .* this file with \\[train\\]$theirs" fp8-step m.h5 --config run.toml --print-config
+printf '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}' >ds.json
+says "and one of DeepSpeed" "^fp8-step: ds.json: \"zero_optimization\": unknown name$theirs" fp8-step m.h5 --config ds.json --print-config
 ok "--config reads the printed configuration" fp8-step m.h5 --config run.json --print-config
 is "the configuration is unchanged" "$(cat out)" "$(cat run.json)"
 ok "a flag with --config succeeds" fp8-step m.h5 --config run.json --lr 0.25 --print-config

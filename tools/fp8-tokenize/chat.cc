@@ -74,6 +74,7 @@ data::ChatOptions options_of(const cli::Arguments& a, const data::DeclaredTokeni
   if (a.text("too-long") == "error") o.too_long = data::TooLong::error;
   if (a.has("pack")) o.pack = a.integer("pack");
   o.skip_bad = a.real("skip-bad");
+  if (a.has("max-samples")) o.max_records = a.integer("max-samples");
   if (a.has("eval-share")) o.eval_share = a.real("eval-share");
   o.waiting = cli::waiting_note(kName, a.flag("quiet"));
   if (!a.flag("quiet")) {

@@ -49,6 +49,7 @@ int run_lines(const cli::Arguments& arguments, const data::DeclaredTokenizer* de
   if (declared == nullptr || declared->file.empty())
     throw Error("--tokenizer: needed: a tokenizer.json, the folder that holds one, or a checkpoint");
   if (arguments.has("output")) throw Error("--output: not with --encode and --decode, which write to standard output");
+  if (arguments.has("max-samples")) throw Error("--max-samples: not with --encode and --decode");
   std::vector<std::string> inputs = arguments.positionals("files");
   if (inputs.empty()) inputs = {"-"};
   const token::Tokenizer tokenizer = declared->open();
@@ -81,6 +82,7 @@ int run_tokenize(const cli::Arguments& arguments) {
   if (arguments.has("columns")) options.text_column = chat::Columns(arguments.text("columns")).get("text", "text");
   if (arguments.has("vocab-size")) options.vocab_size = arguments.integer("vocab-size");
   if (declared) set_tokenizer(arguments, *declared, options);
+  if (arguments.has("max-samples")) options.max_records = arguments.integer("max-samples");
   if (arguments.has("eos")) options.eos = arguments.integer("eos");
   options.force = arguments.flag("force");
   options.dry_run = arguments.flag("dry-run");

@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 12> kNames = {"prompt",   "query",       
 
 std::string quoted(std::string_view name) { return "\"" + terminal_safe(excerpt(name)) + "\""; }
 
+// Names that may be empty: columns that a record need not have, and the role of a message that it need not have.
+constexpr std::array<std::string_view, 5> kOptional = {"prompt", "query", "history", "system", "system_tag"};
+
 // The value of a column; nullptr if it is missing or null, or has no name.
 const json::Value* column(const json::Object& record, const std::string& name) {
   const json::Value* const value = name.empty() ? nullptr : record.find(name);
@@ -191,10 +194,13 @@ void check_role(const std::string& role, std::size_t number, std::size_t turn, c
   const std::string& expected = turn % 2 == 0 ? schema.user_role : schema.assistant_role;
   if (role == expected) return;
   const std::string where = "message " + std::to_string(number) + ": ";
-  if (role == schema.system_role) throw Error(where + "a system message after the first message");
+  if (!schema.system_role.empty() && role == schema.system_role)
+    throw Error(where + "a system message after the first message");
   if (role != schema.user_role && role != schema.assistant_role) {
-    throw Error(where + "the role " + quoted(role) + " is not known (" + schema.user_role + ", " +
-                    schema.assistant_role + " and " + schema.system_role + " are)",
+    const std::string known = schema.system_role.empty()
+                                  ? schema.user_role + " and " + schema.assistant_role
+                                  : schema.user_role + ", " + schema.assistant_role + " and " + schema.system_role;
+    throw Error(where + "the role " + quoted(role) + " is not known (" + known + " are)",
                 {{"columns", "to name others"}});
   }
   throw Error(where + (turn == 0 ? "the first turn is not the user's" : "user and assistant do not alternate"));
@@ -207,7 +213,7 @@ Conversation read_messages(const json::Object& record, const Schema& schema, boo
   std::size_t first = 0;
   if (!messages.empty()) {
     Message message = read_message(messages[0], 1, schema, out);
-    if (*message.role == schema.system_role) {
+    if (!schema.system_role.empty() && *message.role == schema.system_role) {
       out.system = std::move(message.content);
       first = 1;
     }
@@ -255,15 +261,15 @@ Columns::Columns(std::string_view assignments) {
     const std::string_view one = assignments.substr(0, comma);
     assignments.remove_prefix(std::min(comma + 1, assignments.size()));
     const std::size_t equal = one.find('=');
-    if (equal == std::string_view::npos || equal + 1 == one.size()) {
-      throw Error("columns: " + quoted(one) + " is not NAME=COLUMN");
-    }
+    if (equal == std::string_view::npos) throw Error("columns: " + quoted(one) + " is not NAME=COLUMN");
     const std::string_view name = one.substr(0, equal);
     if (std::ranges::find(kNames, name) == kNames.end()) {
       std::string known;
       for (const std::string_view n : kNames) known += (known.empty() ? "" : ", ") + std::string(n);
       throw Error("columns: " + quoted(name) + " is not a name (" + known + ")");
     }
+    if (equal + 1 == one.size() && std::ranges::find(kOptional, name) == kOptional.end())
+      throw Error("columns: " + quoted(one) + " names nothing, but " + std::string(name) + " is needed");
     names_.insert_or_assign(std::string(name), std::string(one.substr(equal + 1)));
   }
 }

@@ -73,7 +73,19 @@ TEST(Conversation, columns_and_roles_can_be_named) {
             "s:a>b|");
   EXPECT_HOLDS(error_of([] { Columns("promt=q"); }), "columns: \"promt\" is not a name (prompt, query, ");
   EXPECT_HOLDS(error_of([] { Columns("prompt"); }), "is not NAME=COLUMN");
-  EXPECT_HOLDS(error_of([] { Columns("prompt="); }), "is not NAME=COLUMN");
+  EXPECT_HOLDS(error_of([] { Columns("response="); }), "\"response=\" names nothing, but response is needed");
+}
+
+TEST(Conversation, columns_can_be_left_out) {
+  const Columns less("query=,history=,system=");
+  EXPECT_EQ(shown(conversation_of(R"({"instruction":"1","input":"2","output":"3","history":[["4","5"]],"system":"6"})",
+                                  less)),
+            ":1>3|");
+  EXPECT_EQ(shown(conversation_of(
+                R"({"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}],"system":"s"})", less)),
+            ":a>b|");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"system","content":"s"}]})", Columns("system_tag=")),
+            "message 1: the role \"system\" is not known (user and assistant are)");
 }
 
 TEST(Conversation, alpaca_records_that_are_refused) {

@@ -316,6 +316,7 @@ void read_chat_input(const std::string& path, const ChatOptions& options,
                      OrderedTasks<Batch, std::vector<Outcome>>& tasks, const Consumer& consumer) {
   json::RecordReader reader(path, options.layout, options.waiting);
   refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {});
+  if (options.max_records) reader.end_after(*options.max_records);
   std::optional<chat::Schema> schema;
   if (options.format) schema = chat::schema_of(*options.format, options.columns);
   json::read_batches(
@@ -335,6 +336,7 @@ void check(const ChatOptions& options) {
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) {
     throw Error("standard input: can be read only once");
   }
+  for (const std::string& path : options.inputs) refuse_description(path);
   if (options.cutoff && *options.cutoff < 1) throw Error("a cutoff needs at least 1 token");
   if (options.pack && *options.pack < 2) throw Error("packed sequences need at least 2 tokens");
 }

@@ -30,6 +30,8 @@ constexpr std::array<Format, 9> kFormats = {{
     {FileKind::safetensors, "a safetensors file, which holds weights"},
 }};
 
+constexpr std::string_view kDescription = "dataset_info.json";
+
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -62,6 +64,11 @@ void refuse_known_formats(const std::string& name, std::span<const std::byte> he
   if (found->kind == FileKind::parquet) throw Error(name + ": " + found->advice + parquet_command(name));
   if (found->ids) hints.insert(hints.begin(), {"from", "u16 or u32 for the ids"});
   throw Error(name + ": " + found->advice, std::move(hints));
+}
+
+void refuse_description(const std::string& path) {
+  if (path == kDescription || path.ends_with("/" + std::string(kDescription)))
+    throw Error(path + ": describes datasets of LLaMA-Factory and holds none; fp8-import reads it");
 }
 
 void check_text(const std::string& name, std::span<const std::byte> head) {

@@ -20,6 +20,9 @@ inline const Hint kAnyBytes{"from", "text to read any bytes"};
 // text. Without hints if the message contains a command that converts the input.
 void refuse_known_formats(const std::string& name, std::span<const std::byte> head, std::vector<Hint> hints);
 
+// Throws Error if `path` names a description of datasets, which holds no data.
+void refuse_description(const std::string& path);
+
 // Checks what refuse_known_formats() does, and throws if `head` contains a NUL byte or is not UTF-8; the last sequence
 // may be incomplete.
 void check_text(const std::string& name, std::span<const std::byte> head);

@@ -103,11 +103,12 @@ std::vector<Text> parse_texts(const RecordBatch& batch, const std::string& colum
   return texts;
 }
 
-void read_json(const std::string& path, json::Layout layout, const std::string& column, TextSink& sink) {
+void read_json(const std::string& path, json::Layout layout, const TokenizeOptions& options, TextSink& sink) {
   json::RecordReader reader(path, layout, sink.waiting());
   refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {kAnyBytes});
+  if (options.max_records) reader.end_after(*options.max_records);
   OrderedTasks<RecordBatch, std::vector<Text>> batches(
-      [&](const RecordBatch& batch) { return parse_texts(batch, column); },
+      [&](const RecordBatch& batch) { return parse_texts(batch, options.text_column); },
       [&](const std::vector<Text>& texts) {
         for (const Text& text : texts) {
           sink.append(text.text, text.where);
@@ -163,8 +164,8 @@ Source recognize(const std::string& path) {
 void read_input(const std::string& path, Source source, const TokenizeOptions& options, TextSink& text, Sink& sink) {
   sink.begin(shown(path), holds_ids(source));
   if (source == Source::text) read_text(path, options.from == Source::automatic, text);
-  if (source == Source::jsonl) read_json(path, json::Layout::lines, options.text_column, text);
-  if (source == Source::json) read_json(path, json::Layout::array, options.text_column, text);
+  if (source == Source::jsonl) read_json(path, json::Layout::lines, options, text);
+  if (source == Source::json) read_json(path, json::Layout::array, options, text);
   text.finish();
   if (source == Source::llmc) read_llmc(path, sink);
   if (source == Source::u16) read_u16(path, sink);
@@ -184,8 +185,11 @@ void check_datasets(const TokenizeOptions& options, const std::vector<Source>& s
 std::vector<Source> recognize_all(const TokenizeOptions& options) {
   std::vector<Source> sources;
   for (const std::string& path : options.inputs) {
+    refuse_description(path);
     sources.push_back(options.from == Source::automatic ? recognize(path) : options.from);
     if (path == "-" && holds_ids(sources.back())) throw Error("standard input: only text and JSON Lines can be piped");
+    if (options.max_records && sources.back() != Source::json && sources.back() != Source::jsonl)
+      throw Error(shown(path) + ": has no records of JSON to count", {{"max-samples", "not given"}});
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) throw Error(path + ": is a folder");
   }

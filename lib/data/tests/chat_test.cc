@@ -125,6 +125,17 @@ TEST_F(ChatFile, a_share_is_for_evaluation) {
   EXPECT_HOLDS(error_of([&] { tokenize_conversations(o, to); }), "no document is left for this file");
 }
 
+TEST_F(ChatFile, the_first_records_of_each_input) {
+  ChatOptions o = options({kGolden + "data/alpaca.json", kGolden + "data/openai.jsonl"});
+  o.max_records = 3;
+  EXPECT_EQ(tokenize_conversations(o, files()).train.records, 6);
+  o.inputs.emplace_back("tests/golden/chat/data/dataset_info.json");
+  EXPECT_HOLDS(refusal(o), "dataset_info.json: describes datasets of LLaMA-Factory and holds none");
+  o.inputs.pop_back();
+  o.max_records = 100;
+  EXPECT_EQ(tokenize_conversations(o, files()).train.records, 25);
+}
+
 TEST_F(ChatFile, bad_records_are_errors_or_left_out) {
   const std::string good = record("a", "b");
   ChatOptions o = options({write("x.jsonl", good + "{\n" + good + "[]\n" + good)});

@@ -91,6 +91,22 @@ TEST_F(Tokenize, elements_of_an_array_are_documents) {
   EXPECT_EQ(make({write("b.jsonl", "{\"body\":\"a\"}")}, {.text_column = "body"}).ids, (Ids{'a'}));
 }
 
+TEST_F(Tokenize, the_first_records_of_each_input) {
+  write("a.jsonl", "{\"text\":\"a\"}\n{\"text\":\"b\"}\nno record");
+  write("b.json", R"([{"text":"c"}])");
+  write("c.txt", "text");
+  TokenizeOptions options;
+  options.max_records = 2;
+  EXPECT_EQ(make({at("a.jsonl"), at("b.json")}, options).ids, (Ids{'a', 'b', 'c'}));
+  EXPECT_EQ(refusal({at("c.txt")}, options), at("c.txt") + ": has no records of JSON to count");
+}
+
+TEST_F(Tokenize, descriptions_of_datasets_are_refused) {
+  write("dataset_info.json", R"({"mine":{"file_name":"a.json"}})");
+  EXPECT_EQ(refusal({at("dataset_info.json")}),
+            at("dataset_info.json") + ": describes datasets of LLaMA-Factory and holds none; fp8-import reads it");
+}
+
 TEST_F(Tokenize, records_of_json_are_parsed_by_several_threads_in_order) {
   std::string lines, all;
   for (int i = 0; i < 200000; ++i) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "fp8/base/error.h"
@@ -147,7 +148,8 @@ struct RecordReader::State {
   std::string head;  // read, but not yet given to one of the readers
   std::optional<LineReader> lines;
   std::optional<ArrayReader> array;
-  std::exception_ptr failed;  // thrown by the next next_batch()
+  std::int64_t left = std::numeric_limits<std::int64_t>::max();  // records until the end
+  std::exception_ptr failed;                                     // thrown by the next next_batch()
 
   void begin() {
     if (layout == Layout::by_content) layout = begins_array(head, name) ? Layout::array : Layout::lines;
@@ -181,8 +183,11 @@ RecordReader& RecordReader::operator=(RecordReader&&) noexcept = default;
 const std::string& RecordReader::name() const { return state_->name; }
 std::string_view RecordReader::head() const { return state_->head; }
 
+void RecordReader::end_after(std::int64_t records) { state_->left = records; }
+
 std::optional<Record> RecordReader::next() {
   State& s = *state_;
+  if (s.left-- <= 0) return std::nullopt;
   if (!s.lines && !s.array) s.begin();
   if (s.array) return s.array->next();
   const std::optional<std::string_view> text = s.lines->next_text();

@@ -76,6 +76,16 @@ TEST_F(Records, long_records_and_many) {
   EXPECT_EQ(count, 3000U);
 }
 
+TEST_F(Records, the_first_ones_alone) {
+  for (const char* text : {"1\n2\n3\n", "[1,2,3", "1\n2"}) {
+    RecordReader reader(write("x.json", text), Layout::by_content);
+    reader.end_after(2);
+    EXPECT_EQ(reader.next_batch(1).size(), 1u);
+    EXPECT_EQ(reader.next_batch(100).size(), 1u);
+    EXPECT_TRUE(reader.next_batch(100).empty()) << "what follows is not read";
+  }
+}
+
 TEST_F(Records, records_before_an_error_are_returned_first) {
   RecordReader reader(write("x", "[1,2,,"), Layout::array);
   EXPECT_EQ(reader.next_batch(100).size(), 2U);

@@ -146,6 +146,22 @@ void check_recommendation(const Arguments& a, InspectConfig& c) {
   check_precision(other);
 }
 
+// Whether a file is YAML or TOML by its name, as the configurations of other trainers are.
+bool has_suffix_of_others(const std::string& path) {
+  return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml");
+}
+
+// Whether a name is none of the flags, also with a hyphen for each underscore. The names of DeepSpeed, LLaMA-Factory
+// and transformers have underscores, those of flags have none.
+bool has_key_of_others(const cli::Command& command, const json::Value& config) {
+  return std::ranges::any_of(config.as_object(), [&](const json::Member& member) {
+    std::string name(member.key);
+    if (name.find('_') == std::string::npos) return false;
+    std::ranges::replace(name, '_', '-');
+    return std::ranges::find(command.flags, name, &cli::Flag::name) == command.flags.end();
+  });
+}
+
 }  // namespace
 
 cli::Command step_command() {
@@ -167,10 +183,17 @@ RunConfig step_config(const Arguments& a) {
 }
 
 cli::Arguments with_config(const cli::Command& command, cli::Arguments arguments) {
-  if (arguments.has("config")) {
-    const std::string path = arguments.text("config");
-    const json::Limits limits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
-    cli::parse_config(command, json::parse_object_file(path, "a configuration", limits), arguments, path);
+  if (!arguments.has("config")) return arguments;
+  const std::string path = arguments.text("config");
+  const json::Limits limits{.max_depth = 16, .max_bytes = std::size_t{1} << 24U};
+  bool other = has_suffix_of_others(path);
+  try {
+    const json::Value config = json::parse_object_file(path, "a configuration", limits);
+    other = other || has_key_of_others(command, config);
+    cli::parse_config(command, config, arguments, path);
+  } catch (const Error& e) {
+    if (!other) throw;
+    throw Error(std::string(e.what()) + "; fp8-import reads configurations of other trainers", e.code(), e.hints());
   }
   return arguments;
 }

@@ -47,7 +47,8 @@ class Columns {
   /// All as the format has them.
   Columns() = default;
   /// Parses `name=column,...`. The names: prompt, query, response, history, system, messages; role_tag, content_tag,
-  /// user_tag, assistant_tag, system_tag; text. Throws Error `columns: reason`.
+  /// user_tag, assistant_tag, system_tag; text. Nothing after the equals sign: records have no such column, or role,
+  /// which prompt, query, history, system and system_tag may be. Throws Error `columns: reason`.
   explicit Columns(std::string_view assignments);
   /// The column or role for `name`, if it was set.
   std::optional<std::string> find(std::string_view name) const;

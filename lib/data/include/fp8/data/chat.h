@@ -46,6 +46,7 @@ struct ChatOptions {
   TooLong too_long = TooLong::cut;                    ///< treatment of longer documents
   std::optional<std::int64_t> pack = {};              ///< length of packed sequences, at least 2
   double skip_bad = 0;                                ///< largest share of bad records that are left out
+  std::optional<std::int64_t> max_records = {};       ///< most records of each input, the first ones
   double eval_share = 0;                              ///< share of the records that are for evaluation
   std::function<void(const std::string&)> note = {};  ///< called with messages for the user; may be empty
   /// Called with a message that names the format and the column that were guessed for an input; may be empty.

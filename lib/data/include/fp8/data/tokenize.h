@@ -64,11 +64,12 @@ bool holds_conversations(const std::string& path, Source from, const chat::Colum
 
 /// Options of tokenize().
 struct TokenizeOptions {
-  std::vector<std::string> inputs = {};         ///< paths; `-` is standard input, for text and jsonl
-  std::string output = {};                      ///< path of the token file
-  Source from = Source::automatic;              ///< format of all inputs
-  std::string text_column = "text";             ///< key of the text in records of JSON
-  std::optional<std::int64_t> vocab_size = {};  ///< required for ids; 256 for text unless larger
+  std::vector<std::string> inputs = {};          ///< paths; `-` is standard input, for text and jsonl
+  std::string output = {};                       ///< path of the token file
+  Source from = Source::automatic;               ///< format of all inputs
+  std::string text_column = "text";              ///< key of the text in records of JSON
+  std::optional<std::int64_t> max_records = {};  ///< most records of each input, which are all JSON then; the first
+  std::optional<std::int64_t> vocab_size = {};   ///< required for ids; 256 for text unless larger
   std::optional<std::int64_t> eos = {};  ///< id that ends a document: appended for text and jsonl, recognized in ids
   std::optional<std::string> tokenizer = {};       ///< tokenizer of the ids, see TokenInfo; without `encode_with`, text
                                                    ///< is always "bytes"

@@ -47,6 +47,8 @@ class RecordReader {
   const std::string& name() const;
   /// The first bytes, up to 64 KiB. Call before the first next().
   std::string_view head() const;
+  /// Ends the records after the first `records`; what follows is not read. Call before the first next().
+  void end_after(std::int64_t records);
   /// The next record; nothing at the end. An element of an array may be any text that ends where its brackets do.
   /// Throws Error `name: line N: reason` if the array does not end, or has no comma between two elements.
   std::optional<Record> next();
