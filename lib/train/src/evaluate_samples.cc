@@ -131,11 +131,7 @@ class Evaluation {
   void calibrate() {
     const device::Scope scope(model_.arena);
     const View losses = allocate_losses(part_of(0));
-    const bool recorded = model_.store.scales().record_amaxes(true);
-    model_.store.scales().begin_calibration();
-    shard::forward(model_, batch_of(0).batch(model_.ctx), losses);
-    model_.store.end_calibration(model_.ctx);
-    model_.store.scales().record_amaxes(recorded);
+    calibrate_forward(model_, batch_of(0).batch(model_.ctx), losses);
   }
   // This stage's part of a round; adds its losses on the last stage.
   void compute(std::int64_t round) {
@@ -145,10 +141,7 @@ class Evaluation {
     const View losses = allocate_losses(part);
     model::Batch batch = batch_of(round).batch(ctx);
     const gemm::Counts before = model_.engine.counts();
-    if (model_.experts) {
-      model_.experts->begin_inference();
-      batch.routing = &*model_.experts;
-    }
+    observe_routes(model_, batch);
     passes_.compute(batch, [&](model::MicroBatch& m) { m.forward_head(losses); });
     if (part.count > 0) {
       sum_.gemms += model_.engine.counts() - before;
@@ -174,6 +167,20 @@ class Evaluation {
 };
 
 }  // namespace
+
+void calibrate_forward(shard::ShardedModel& model, const model::Batch& batch, const View& losses) {
+  const bool recorded = model.store.scales().record_amaxes(true);
+  model.store.scales().begin_calibration();
+  shard::forward(model, batch, losses);
+  model.store.end_calibration(model.ctx);
+  model.store.scales().record_amaxes(recorded);
+}
+
+void observe_routes(shard::ShardedModel& model, model::Batch& batch) {
+  if (!model.experts) return;
+  model.experts->begin_inference();
+  batch.routing = &*model.experts;
+}
 
 LossSum evaluate_samples(shard::ShardedModel& model, comm::Communicator& host_comm, const data::Sampler& sampler,
                          const EvaluationSize& size, const PlannedForward& planned, const EachSamples& each) {

@@ -7,19 +7,20 @@
 
 namespace fp8::train {
 
-ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& config, const ckpt::Checkpoint& start,
-                         const ckpt::Checkpoint& recorded, const data::TokenFile& tokens) {
-  ModelSetup s;
-  s.precision = request.precision;
-  settings::take_recipe_of_codes(s.precision, start, model::parameter_table(config));
-  settings::check_fp8_flags(s.precision);
-  settings::check_precision(s.precision);
-  settings::check_vocabulary(tokens, config);
-  s.tokenizer = settings::tokenizer_of(start, request.any_tokenizer);
-  s.notes.push_back(settings::check_tokenizer(tokens, start, s.tokenizer, request.any_tokenizer));
-  s.length = settings::resolved_length(request.seq_length, tokens.info(), config);
-  s.notes.push_back(settings::note_of_length(s.length, config));
-  settings::check_micro_batch(request.batch_size, s.length);
+namespace {
+
+// The precision of the settings, or of FP8 codes in `start`.
+settings::PrecisionConfig resolved_precision(settings::PrecisionConfig precision, const hf::ModelConfig& config,
+                                             const ckpt::Checkpoint& start) {
+  settings::take_recipe_of_codes(precision, start, model::parameter_table(config));
+  settings::check_fp8_flags(precision);
+  settings::check_precision(precision);
+  return precision;
+}
+
+// Sets the parameters and the model for the precision and the length that are set.
+void resolve_parameters(const hf::ModelConfig& config, const ckpt::Checkpoint& start, const ckpt::Checkpoint& recorded,
+                        ModelSetup& s) {
   s.table = settings::table_with_precisions(config, s.precision, start, recorded);
   s.notes.push_back(settings::note_of_fusion(s.precision, s.table));
   s.notes.push_back(settings::note_of_routers(s.precision, s.table));
@@ -27,6 +28,34 @@ ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& con
   s.model_spec.table = settings::active_table(s.table, s.precision);
   s.model_spec.store = settings::store_options(s.precision, nullptr);
   s.model_spec.execution = s.precision.execution;
+}
+
+}  // namespace
+
+ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& config, const ckpt::Checkpoint& start,
+                         const ckpt::Checkpoint& recorded, const data::TokenFile& tokens) {
+  ModelSetup s;
+  s.precision = resolved_precision(request.precision, config, start);
+  settings::check_vocabulary(tokens, config);
+  s.tokenizer = settings::tokenizer_of(start, request.any_tokenizer);
+  s.notes.push_back(settings::check_tokenizer(tokens, start, s.tokenizer, request.any_tokenizer));
+  s.length = settings::resolved_length(request.seq_length, tokens.info(), config);
+  s.notes.push_back(settings::note_of_length(s.length, config));
+  settings::check_micro_batch(request.batch_size, s.length);
+  resolve_parameters(config, start, recorded, s);
+  return s;
+}
+
+ModelSetup resolve_model(const ModelRequest& request, const ckpt::Checkpoint& checkpoint) {
+  const hf::ModelConfig config = hf::parse_config(checkpoint.config(), checkpoint.path());
+  ModelSetup s;
+  s.precision = resolved_precision(request.precision, config, checkpoint);
+  s.length = request.seq_length;
+  config.check_sequence_length(s.length);
+  settings::check_micro_batch(request.batch_size, s.length);
+  resolve_parameters(config, checkpoint, checkpoint, s);
+  settings::check_some_fp8(s.model_spec.table, s.precision, false);
+  s.model_spec.store.training = false;
   return s;
 }
 

@@ -43,6 +43,10 @@ struct ModelSetup {
 ModelSetup resolve_model(const ModelRequest& request, const hf::ModelConfig& config, const ckpt::Checkpoint& start,
                          const ckpt::Checkpoint& recorded, const data::TokenFile& tokens);
 
+/// The checkpoint's model for forward passes over sequences of ModelRequest::seq_length tokens that come from no token
+/// file. Throws Error as above, and Error(fp8_missing) if FP8 is requested and no forward GEMM runs in FP8.
+ModelSetup resolve_model(const ModelRequest& request, const ckpt::Checkpoint& checkpoint);
+
 /// The model of an evaluation or an inspection, which is the checkpoint's.
 ModelSetup resolve_model(const settings::EvalConfig& config, const ckpt::Checkpoint& checkpoint,
                          const data::TokenFile& tokens);

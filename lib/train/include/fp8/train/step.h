@@ -163,6 +163,13 @@ using PlannedForward = std::function<std::int64_t(std::int64_t rows)>;
 PlannedForward planned_forward(const shard::ModelSpec& spec, std::int64_t logit_bytes,
                                const settings::PrecisionConfig& precision, const model::StageRange& stage = {});
 
+/// A forward pass over `batch` without FP8, from which delayed scales without a history follow; `losses` f32 [rows] is
+/// overwritten. Through all stages, since the ranks compute scales together from what all layers recorded. Collective.
+void calibrate_forward(shard::ShardedModel& model, const model::Batch& batch, const View& losses);
+
+/// Sets the observer of the routers in a batch of an evaluation, if the model has experts.
+void observe_routes(shard::ShardedModel& model, model::Batch& batch);
+
 /// Sequences of an evaluation.
 struct EvaluationSize {
   std::int64_t samples = 0;  ///< number of samples from the beginning of the file
