@@ -34,7 +34,7 @@ MAKEFLAGS += --no-builtin-rules $(jobs)
 say = $(if $V$(findstring s,$(firstword -$(MAKEFLAGS))),,@$(info $1 $2))
 
 # Bottom to top. A crate may depend only on crates to its left.
-CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt token hf chat data linear statistics model convert shard generate settings state train plan inspect plot log launch probe foreign
+CRATES := base json cli dtype device tensor quant gemm ops watchdog comm optim h5 ckpt token hf chat data linear statistics model convert shard generate settings state train plan inspect plot log launch probe foreign judge
 TOOLS  := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tools/*/crate.mk)))))
 
 # Include paths and libraries of the packages, used for the crates that list them in `pkgs`.
