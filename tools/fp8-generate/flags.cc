@@ -131,6 +131,9 @@ cli::Command command() {
                             in_group({lora_flag()}, "Adapters (LoRA)"), in_group(precision_flags(), "Precision")})
     c.flags.insert(c.flags.end(), group.begin(), group.end());
   c.flags.push_back(cli::json_flag());
+  c.flags.push_back({.name = "logprobs",
+                     .help = "print for each prompt the ids and the log-probabilities of the text, as fp8-judge reads "
+                             "them, instead of text"});
   return c;
 }
 

@@ -110,6 +110,15 @@ json::Value text_record(std::uint64_t prompt, std::size_t prompt_tokens, const g
   return record;
 }
 
+// The plain form of the input of fp8-judge: the ids of prompt and text, with log-probabilities of the text.
+json::Value rollout_record(const Ids& prompt, const Ids& text, const std::vector<float>& log_probabilities) {
+  json::Array ids(prompt.begin(), prompt.end()), logprobs(prompt.size()), mask(prompt.size(), json::Value(0));
+  ids.insert(ids.end(), text.begin(), text.end());
+  logprobs.insert(logprobs.end(), log_probabilities.begin(), log_probabilities.end());
+  mask.resize(ids.size(), json::Value(1));
+  return json::object({{"ids", std::move(ids)}, {"logprobs", std::move(logprobs)}, {"mask", std::move(mask)}});
+}
+
 // Whole characters as a terminal may show them, like terminal_safe(), except that newlines and tabs stay.
 std::string shown(std::string_view text) {
   std::string out;
@@ -131,17 +140,22 @@ class Session {
         request_(std::move(request)),
         sampler_(generate::sampling_of(a)),
         json_(a.flag("json")),
+        logprobs_(a.flag("logprobs")),
         verbose_(a.flag("verbose")) {
-    request_.log_probabilities = json_;
+    request_.log_probabilities = json_ || logprobs_;
   }
 
   void run(const Ids& prompt) {
     std::size_t index = 0;
+    std::vector<float> log_probabilities;
     const generate::Generated made = generator_.run(prompt, request_, codec_, sampler_, [&](const auto& token) {
+      if (logprobs_) return log_probabilities.push_back(*token.log_probability);
       if (json_) return out_.json(token_record(request_.prompt, index++, token, codec_ != nullptr));
       if (!token.text.empty()) out_.text(terminal_ ? shown(token.text) : token.text);
     });
-    if (json_) {
+    if (logprobs_) {
+      out_.json(rollout_record(prompt, made.ids, log_probabilities));
+    } else if (json_) {
       out_.json(text_record(request_.prompt, prompt.size(), made, codec_ != nullptr));
     } else {
       out_.text("\n");
@@ -166,7 +180,7 @@ class Session {
   const Codec* codec_;
   generate::Request request_;
   generate::Sampler sampler_;
-  bool json_, verbose_;
+  bool json_, logprobs_, verbose_;
   const bool terminal_ = cli::stdout_is_terminal();
   cli::Output out_;
 };
@@ -210,7 +224,8 @@ int run(const cli::Arguments& a) {
   const Codec* const codec = tokens.codec ? &*tokens.codec : nullptr;
   generate::PromptReader reader = reader_of(a, tokens);
   generate::Request request{.max_tokens = a.integer("max-tokens"), .stops = a.list("stop")};
-  if (codec == nullptr && (!a.flag("json") || !request.stops.empty()))
+  const bool records = a.flag("json") || a.flag("logprobs");
+  if (codec == nullptr && (!records || !request.stops.empty()))
     throw Error(model.source.path() + ": has no tokenizer", {{"tokenizer", "FILE, or bytes"}});
   if (!a.flag("ignore-end"))
     request.end_tokens = generate::end_tokens(model.source, model.config, codec, reader.template_end());

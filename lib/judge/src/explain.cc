@@ -44,11 +44,13 @@ double mean_of(const std::vector<SequenceSums>& sequences) { return mean_over(se
 
 std::string short_text(double x) { return format_short(x, 2); }
 
-// "recipe blockwise", "bf16", "bf16 with checkpoint old.h5".
-std::string text_of(const Candidate& c) {
-  return (c.recipe.empty() ? c.precision : "recipe " + c.recipe) +
-         (c.other_checkpoint ? " with checkpoint " + c.checkpoint : "");
+// "blockwise", "bf16 with checkpoint old.h5".
+std::string short_name(const Candidate& c) {
+  return c.name() + (c.other_checkpoint ? " with checkpoint " + c.checkpoint : "");
 }
+
+// "recipe blockwise".
+std::string text_of(const Candidate& c) { return (c.recipe.empty() ? "" : "recipe ") + short_name(c); }
 
 std::string text_of(Change change, double temperature) {
   switch (change) {
@@ -102,6 +104,33 @@ bool at_most(const std::vector<SequenceSums>& a, const std::vector<SequenceSums>
   }
   const Mean mean = mean_over(difference, level);
   return mean.value < 0 && mean.high < 0;
+}
+
+// The sums of k3 of a candidate under a change; null if they were not computed.
+const std::vector<SequenceSums>* sums_of(const Candidate& c, Change change) {
+  switch (change) {
+    case Change::none:
+      return &c.figures.sequences();
+    case Change::temperature:
+      return c.temperature ? &c.temperature->sequences : nullptr;
+    case Change::behind:
+      return &c.shifted.behind;
+    case Change::ahead:
+      return &c.shifted.ahead;
+    case Change::without_first:
+    case Change::with_bos:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+// Whether the mean of `a` is above that of `b` over the same sequences, beyond chance.
+bool is_worse(const std::vector<SequenceSums>& a, const std::vector<SequenceSums>& b) {
+  std::vector<SequenceSums> difference = over_same(a, b);
+  for (std::size_t i = 0; i < difference.size(); ++i)
+    if (difference[i].tokens > 0) difference[i].sum -= b[i].sum;
+  const Mean mean = mean_over(difference);
+  return mean.value > 0 && mean.low > 0;
 }
 
 }  // namespace
@@ -181,9 +210,8 @@ Verdict verdict_of(const std::vector<Candidate>& candidates, Explanation best) {
   const Candidate& c = candidates[v.best.candidate];
   const Candidate* bf16 = plain_bf16(candidates);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const Candidate& other = candidates[i];
-    if (i != v.best.candidate && other.figures.k3() == c.figures.k3() && other.figures.k1() == c.figures.k1())
-      v.equal.push_back(i);
+    const std::vector<SequenceSums>* other = sums_of(candidates[i], v.best.change);
+    if (i != v.best.candidate && other != nullptr && !is_worse(*other, v.best.sequences)) v.equal.push_back(i);
   }
   const std::string name = text_of(c) + text_of(v.best.change, v.best.temperature);
   const std::string beside = bf16 != nullptr && (bf16 != &c || v.best.change != Change::none)
@@ -201,8 +229,8 @@ Verdict verdict_of(const std::vector<Candidate>& candidates, Explanation best) {
   v.text = name + " explains the log-probabilities (k3 " + short_text(v.best.k3) + beside + ")";
   if (v.best.change != Change::temperature) v.text += "; no temperature";
   std::string equal;
-  for (const std::size_t i : v.equal) equal += (equal.empty() ? "" : ", ") + text_of(candidates[i]);
-  if (!equal.empty()) v.text += "; the same as " + equal;
+  for (const std::size_t i : v.equal) equal += (equal.empty() ? "" : ", ") + short_name(candidates[i]);
+  if (!equal.empty()) v.text += "; within chance of it: " + equal;
   return v;
 }
 

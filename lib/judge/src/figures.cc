@@ -118,6 +118,7 @@ void Figures::keep_if_worst(const Token& token) {
 }
 
 double Figures::ratio_quantile(double share) const {
+  if (tokens_ == 0) return 1;
   const double wanted = share * static_cast<double>(tokens_);
   double below = 0;
   for (int bin = 0; bin < std::ssize(histogram_); ++bin) {

@@ -90,7 +90,7 @@ Explanation best_of(const std::vector<Candidate>& candidates, const std::vector<
 struct Verdict {
   bool explained = false;
   Explanation best{};
-  std::vector<std::size_t> equal{};  ///< other candidates with the same figures
+  std::vector<std::size_t> equal{};  ///< other candidates that, with the same change, are not worse beyond chance
   std::string text{};                ///< one sentence
 };
 
