@@ -7,6 +7,7 @@ text_size=3000
 fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 -q >log 2>err
 result $? "a run of two steps"
 echo 'seed = 1' >s.sweep
+echo '{"ids":[5,6,7],"logprobs":[null,-5.5,-5.6]}' >rolls.jsonl
 
 # words_of TOOL N: prints arguments with which the tool writes to standard output; N makes the names of outputs unique.
 words_of() {
@@ -20,6 +21,7 @@ words_of() {
     fp8-info) echo "m.h5" ;;
     fp8-init) echo "tiny -o i$2.h5" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
+    fp8-judge) echo "m.h5 rolls.jsonl --recipe rowwise -q" ;;
     fp8-log) echo "before" ;;
     fp8-plan) echo "tiny --json -q" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o q$2.h5 --json" ;;

@@ -16,6 +16,7 @@ result $? "a run of one step"
 fp8-export m.h5 -o hf -q >out 2>err
 result $? "a Hugging Face folder"
 printf 'seed = 1, 2\n' >s.sweep
+echo '{"ids":[5,6,7],"logprobs":[null,-5.5,-5.6]}' >rolls.jsonl
 
 # words_of TOOL: the command lines that are tried, one per line
 words_of() {
@@ -29,6 +30,7 @@ words_of() {
     fp8-info) echo "m.h5 --verify" ;;
     fp8-init) echo "tiny -o x.h5 -f" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
+    fp8-judge) echo "m.h5 rolls.jsonl --recipe rowwise -q" ;;
     fp8-log) echo "log" ;;
     fp8-plan) echo "tiny --json" ;;
     fp8-quantize) echo "m.h5 --scaling tensor -o x.h5 -f" ;;

@@ -9,6 +9,7 @@
 #include "fp8/base/text.h"
 #include "fp8/generate/text_stream.h"
 #include "fp8/ops/elementwise.h"
+#include "fp8/ops/norm.h"
 
 namespace fp8::generate {
 namespace {
@@ -59,13 +60,14 @@ struct Text {
   device::Arena arena;
   Context ctx;
   model::KeyValueCache cache;
-  View logits, loss;
+  View logits, rounded, loss;  // rounded: the logits in the type in which the model computes
 
   Text(const hf::ModelConfig& config, DType compute, std::int64_t capacity, device::Arena memory)
       : arena(std::move(memory)),
         ctx{.arena = &arena, .dry = arena.dry()},
         cache(ctx, config, compute, capacity),
         logits(tensor::allocate(ctx, DType::f32, {1, config.vocab_size}, "logits")),
+        rounded(compute == DType::f32 ? logits : tensor::allocate(ctx, compute, {1, config.vocab_size}, "logits")),
         loss(tensor::allocate(ctx, DType::f32, {1}, "logits")) {}
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
@@ -120,9 +122,11 @@ struct Generator::State {
     return *text;
   }
 
+  // From logits that are rounded as those of the losses of training and evaluation.
   float log_probability(Text& t, std::uint32_t id) {
     auto target = static_cast<std::int32_t>(id);
-    ops::cross_entropy(t.ctx, t.logits, on_host({&target, 1}), t.loss, 0, false);
+    if (t.rounded.dtype != t.logits.dtype) ops::copy(t.ctx, t.logits, t.rounded);
+    ops::cross_entropy(t.ctx, t.rounded, on_host({&target, 1}), t.loss, 0, false);
     return -*t.loss.as<float>();
   }
 };

@@ -39,7 +39,8 @@ struct Request {
 /// A new token.
 struct NewToken {
   std::uint32_t id = 0;                    ///< its id
-  std::optional<float> log_probability{};  ///< natural logarithm of its probability at temperature 1, if wanted
+  std::optional<float> log_probability{};  ///< of its probability at temperature 1, nats, from logits in the type
+                                           ///< in which the model computes; if wanted
   std::string text{};                      ///< text that is complete with it; may be empty
 };
 
