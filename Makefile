@@ -6,7 +6,7 @@
 #   make demo       from a text to a trained model   make lint    format, documentation, size and static analysis
 #   make fuzz       fuzzes every parser              make bench   benchmarks
 #   make check-cluster   trains under Slurm and mpirun on four nodes, which are namespaces of this machine
-#   make check-hf   loads exported folders with transformers from PyPI
+#   make check-hf   loads exported folders with transformers from PyPI, and trains beside its Trainer
 #   make check-cudnn   cuDNN plans attention for an H100 without a GPU
 #   make check-cuda12  builds with the headers and the assembler of CUDA 12.9
 # Variables: O=build WERROR=1 SAN=address,undefined MARCH=x86-64-v3 PREFIX=/usr/local DESTDIR= T=<part of a test's name> TIME=60 V=1 (print commands)
