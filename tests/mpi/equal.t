@@ -54,7 +54,7 @@ narrow-both     | qwen3 packed     | | 1 | 4 --dp-replicate 2 --reduce-dtype bf1
 long: narrow-6  | qwen2 packed     | | 1 | 6 --dp-replicate 3 --reduce-dtype bf16 --zero 2 | rounded
 
 tp              | qwen3 separate   | | 1 | 2 --tp 2 | f32
-tp-biases       | tied separate    | | 1 | 2 --tp 2 --paranoid 1 --grad-accumulation 3 | f32
+tp-biases       | tied separate    | --decay all --weight-decay 1 | 1 | 2 --tp 2 --paranoid 1 --grad-accumulation 3 | f32
 tp-4            | qwen2 packed     | | 1 | 4 --tp 4 --recompute selective --zero 1 | f32
 tp-4-tied       | tied joined      | EVALUATED SAMPLED | 1 | 4 --tp 4 --zero 2 --recompute full | f32
 tp-shards       | qwen3 packed     | | 1 | 4 --tp 2 --zero 2 --recompute full --grad-accumulation 2 | f32
