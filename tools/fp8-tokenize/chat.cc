@@ -23,10 +23,19 @@ std::string chat_flag(const cli::Arguments& a) {
   return "";
 }
 
+// The values of --columns.
+std::vector<chat::Columns> columns_of(const cli::Arguments& a) {
+  std::vector<chat::Columns> all;
+  for (const std::string& one : a.list("columns")) all.emplace_back(one);
+  return all;
+}
+
 // Whether an input holds conversations.
 bool any_conversations(const cli::Arguments& a) {
   if (a.has("encode") || a.has("decode")) return false;
-  const chat::Columns columns = a.has("columns") ? chat::Columns(a.text("columns")) : chat::Columns();
+  const std::vector<chat::Columns> all = columns_of(a);
+  if (std::ranges::any_of(all, [](const chat::Columns& c) { return c.format().has_value(); })) return true;
+  const chat::Columns columns = all.empty() ? chat::Columns() : all.front();
   const std::optional<data::Source> from = data::parse_source(a.text("from"));
   return std::ranges::any_of(a.positionals("files"), [&](const std::string& path) {
     return from && data::holds_conversations(path, *from, columns, columns.get("text", "text"));
@@ -63,7 +72,7 @@ data::ChatOptions options_of(const cli::Arguments& a, const data::DeclaredTokeni
   }
   if (a.text("from") == "jsonl") o.layout = json::Layout::lines;
   if (a.text("from") == "json") o.layout = json::Layout::array;
-  if (a.has("columns")) o.columns = chat::Columns(a.text("columns"));
+  o.columns = columns_of(a);
   const auto given = a.has("template") ? std::optional(a.text("template")) : std::nullopt;
   chat::Choice choice = chat::choose_template(given, tokenizer.own_template, a.flag("any-template"));
   o.form = std::move(choice.form.value());

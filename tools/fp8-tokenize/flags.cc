@@ -87,10 +87,10 @@ cli::Command command() {
        .choices = {"auto", "text", "jsonl", "json", "alpaca", "sharegpt", "messages", "u16", "u32", "llmc",
                    "megatron"}},
       {.name = "columns",
-       .kind = FlagKind::text,
+       .kind = FlagKind::list,
        .metavar = "NAME=COLUMN,...",
-       .help =
-           "keys of the records that differ from the format's, such as prompt=question,response=reply; NAME=: none"},
+       .help = "keys of the records that differ from the format's, such as prompt=question,response=reply, of all "
+               "inputs, or once for each; NAME=: none"},
       {.name = "max-samples",
        .kind = FlagKind::integer,
        .metavar = "N",

@@ -79,7 +79,9 @@ int run_tokenize(const cli::Arguments& arguments) {
   options.special = arguments.flag("special");
   options.output = arguments.text("output");
   options.from = data::parse_source(arguments.text("from")).value_or(data::Source::automatic);
-  if (arguments.has("columns")) options.text_column = chat::Columns(arguments.text("columns")).get("text", "text");
+  const std::vector<std::string> columns = arguments.list("columns");
+  if (columns.size() > 1) throw Error("--columns: given more than once, which is for conversations alone");
+  if (!columns.empty()) options.text_column = chat::Columns(columns[0]).get("text", "text");
   if (arguments.has("vocab-size")) options.vocab_size = arguments.integer("vocab-size");
   if (declared) set_tokenizer(arguments, *declared, options);
   if (arguments.has("max-samples")) options.max_records = arguments.integer("max-samples");

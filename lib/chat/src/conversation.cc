@@ -13,9 +13,9 @@ namespace fp8::chat {
 namespace {
 
 constexpr std::array<std::string_view, 3> kFormats = {"alpaca", "sharegpt", "messages"};
-constexpr std::array<std::string_view, 12> kNames = {"prompt",   "query",         "response",   "history",
-                                                     "system",   "messages",      "role_tag",   "content_tag",
-                                                     "user_tag", "assistant_tag", "system_tag", "text"};
+constexpr std::array<std::string_view, 13> kNames = {
+    "prompt",      "query",    "response",      "history",    "system", "messages", "role_tag",
+    "content_tag", "user_tag", "assistant_tag", "system_tag", "text",   "format"};
 
 std::string quoted(std::string_view name) { return "\"" + terminal_safe(excerpt(name)) + "\""; }
 
@@ -270,8 +270,15 @@ Columns::Columns(std::string_view assignments) {
     }
     if (equal + 1 == one.size() && std::ranges::find(kOptional, name) == kOptional.end())
       throw Error("columns: " + quoted(one) + " names nothing, but " + std::string(name) + " is needed");
+    if (name == "format" && std::ranges::find(kFormats, one.substr(equal + 1)) == kFormats.end())
+      throw Error("columns: " + quoted(one) + " is not a format (alpaca, sharegpt, messages)");
     names_.insert_or_assign(std::string(name), std::string(one.substr(equal + 1)));
   }
+}
+
+std::optional<Format> Columns::format() const {
+  const auto found = std::ranges::find(kFormats, get("format", ""));
+  return found == kFormats.end() ? std::nullopt : std::optional(static_cast<Format>(found - kFormats.begin()));
 }
 
 std::optional<std::string> Columns::find(std::string_view name) const {

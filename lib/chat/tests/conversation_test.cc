@@ -76,6 +76,13 @@ TEST(Conversation, columns_and_roles_can_be_named) {
   EXPECT_HOLDS(error_of([] { Columns("response="); }), "\"response=\" names nothing, but response is needed");
 }
 
+TEST(Conversation, columns_can_name_the_format) {
+  EXPECT_EQ(Columns("messages=m,format=sharegpt").format(), Format::sharegpt);
+  EXPECT_FALSE(Columns("messages=m").format().has_value());
+  EXPECT_EQ(error_of([] { Columns("format=openai"); }),
+            "columns: \"format=openai\" is not a format (alpaca, sharegpt, messages)");
+}
+
 TEST(Conversation, columns_can_be_left_out) {
   const Columns less("query=,history=,system=");
   EXPECT_EQ(shown(conversation_of(R"({"instruction":"1","input":"2","output":"3","history":[["4","5"]],"system":"6"})",

@@ -25,6 +25,7 @@ constexpr std::size_t kMostReasons = 50;                       // most reasons t
 // Records of one input. Without a schema no record so far had the columns of a known format.
 struct Batch {
   std::string name;
+  const chat::Columns* columns;
   std::optional<chat::Schema> schema;
   std::vector<json::Record> records;
 };
@@ -297,7 +298,7 @@ class Consumer {
 void guess(Batch& batch, const ChatOptions& options) {
   for (const json::Record& record : batch.records) {
     try {
-      batch.schema = chat::guess_schema(json::parse(record, batch.name), options.columns);
+      batch.schema = chat::guess_schema(json::parse(record, batch.name), *batch.columns);
     } catch (const Error&) {  // a bad record, which is reported later
       continue;
     }
@@ -312,17 +313,18 @@ void guess(Batch& batch, const ChatOptions& options) {
   }
 }
 
-void read_chat_input(const std::string& path, const ChatOptions& options,
+void read_chat_input(const std::string& path, const chat::Columns& columns, const ChatOptions& options,
                      OrderedTasks<Batch, std::vector<Outcome>>& tasks, const Consumer& consumer) {
   json::RecordReader reader(path, options.layout, options.waiting);
   refuse_known_formats(reader.name(), std::as_bytes(std::span(reader.head())), {});
   if (options.max_records) reader.end_after(*options.max_records);
   std::optional<chat::Schema> schema;
-  if (options.format) schema = chat::schema_of(*options.format, options.columns);
+  const std::optional<chat::Format> format = columns.format() ? columns.format() : options.format;
+  if (format) schema = chat::schema_of(*format, columns);
   json::read_batches(
       reader, kRenderedBatch,
       [&](std::vector<json::Record> records) {
-        Batch batch{reader.name(), schema, std::move(records)};
+        Batch batch{reader.name(), &columns, schema, std::move(records)};
         if (!schema) guess(batch, options);
         schema = batch.schema;
         tasks.add(std::move(batch));
@@ -337,6 +339,10 @@ void check(const ChatOptions& options) {
     throw Error("standard input: can be read only once");
   }
   for (const std::string& path : options.inputs) refuse_description(path);
+  if (options.columns.size() > 1 && options.columns.size() != options.inputs.size())
+    throw Error(counted(static_cast<std::int64_t>(options.inputs.size()), "input") + ", but columns for " +
+                    std::to_string(options.columns.size()),
+                {{"columns", "once, or once for each input"}});
   if (options.cutoff && *options.cutoff < 1) throw Error("a cutoff needs at least 1 token");
   if (options.pack && *options.pack < 2) throw Error("packed sequences need at least 2 tokens");
 }
@@ -360,8 +366,10 @@ ChatSummaries read_conversations(const ChatOptions& options, const RowCallback& 
                                                   [&](std::vector<Outcome> outcomes) {
                                                     for (Outcome& outcome : outcomes) consumer.take(std::move(outcome));
                                                   });
-  for (const std::string& input : options.inputs) {
-    if (!consumer.stopped()) read_chat_input(input, options, tasks, consumer);
+  const chat::Columns usual;
+  for (std::size_t i = 0; i < options.inputs.size() && !consumer.stopped(); ++i) {
+    const std::size_t at = options.columns.size() == 1 ? 0 : i;
+    read_chat_input(options.inputs[i], options.columns.empty() ? usual : options.columns[at], options, tasks, consumer);
   }
   tasks.finish();
   return consumer.finish();

@@ -125,6 +125,21 @@ TEST_F(ChatFile, a_share_is_for_evaluation) {
   EXPECT_HOLDS(error_of([&] { tokenize_conversations(o, to); }), "no document is left for this file");
 }
 
+TEST_F(ChatFile, inputs_may_have_columns_of_their_own) {
+  const std::string talk = R"({"m":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}]})",
+                    pair = R"({"q":"a","output":"b"})", same = record("a", "b");
+  std::vector<std::vector<std::uint32_t>> ids;
+  const auto keep = [&](const chat::Row& row, bool) { ids.push_back(row.ids); };
+  ChatOptions o = options({write("t.jsonl", talk), write("p.jsonl", pair), write("s.jsonl", same)});
+  o.columns = {chat::Columns("format=sharegpt,messages=m"), chat::Columns("prompt=q"), {}};
+  EXPECT_EQ(read_conversations(o, keep).train.documents, 3);
+  ASSERT_EQ(ids.size(), 3u);
+  EXPECT_EQ(ids[0], ids[2]);
+  EXPECT_EQ(ids[1], ids[2]);
+  o.columns.pop_back();
+  EXPECT_EQ(refusal(o), "3 inputs, but columns for 2");
+}
+
 TEST_F(ChatFile, the_first_records_of_each_input) {
   ChatOptions o = options({kGolden + "data/alpaca.json", kGolden + "data/openai.jsonl"});
   o.max_records = 3;

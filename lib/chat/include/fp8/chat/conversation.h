@@ -47,9 +47,12 @@ class Columns {
   /// All as the format has them.
   Columns() = default;
   /// Parses `name=column,...`. The names: prompt, query, response, history, system, messages; role_tag, content_tag,
-  /// user_tag, assistant_tag, system_tag; text. Nothing after the equals sign: records have no such column, or role,
-  /// which prompt, query, history, system and system_tag may be. Throws Error `columns: reason`.
+  /// user_tag, assistant_tag, system_tag; text; format, whose value is that of name_of(). Nothing after the equals
+  /// sign: records have no such column, or role, which prompt, query, history, system and system_tag may be. Throws
+  /// Error `columns: reason`.
   explicit Columns(std::string_view assignments);
+  /// The format, if it was set.
+  std::optional<Format> format() const;
   /// The column or role for `name`, if it was set.
   std::optional<std::string> find(std::string_view name) const;
   /// The column or role for `name`, or `fallback`.

@@ -34,10 +34,10 @@ struct Origin {
 /// Options of read_conversations().
 struct ChatOptions {
   std::vector<std::string> inputs = {};     ///< paths; `-` is standard input
-  std::optional<chat::Format> format = {};  ///< format of all records; without a value it is guessed for each input
+  std::optional<chat::Format> format = {};  ///< format of inputs whose columns name none; without a value it is guessed
   json::Layout layout = json::Layout::by_content;  ///< layout of all inputs
-  chat::Columns columns = {};                      ///< names that differ from the format's
-  const token::Tokenizer* tokenizer = nullptr;     ///< must be set
+  std::vector<chat::Columns> columns = {};  ///< names that differ from the format's: none, for all inputs, or for each
+  const token::Tokenizer* tokenizer = nullptr;  ///< must be set
   /// Special tokens; without a value those that tokenizer_config.json in the tokenizer's folder names.
   std::optional<chat::SpecialTokens> special = {};
   chat::Template form = {};                           ///< template
