@@ -303,7 +303,7 @@ void add_optimizer(Rows& rows) {
              &R::schedule_steps),
        whole("decay-steps", "0", 0, "steps at the end over which schedule wsd decreases the learning rate", s,
              &T::decay_steps),
-       choice("decay-shape", "linear", decays, "shape of that decrease", s, &T::decay_shape),
+       choice("decay-shape", "linear", decays, "shape of the decrease of schedule wsd over --decay-steps", s, &T::decay_shape),
        real("weight-decay", "0.1", 0, 1e6, "weight decay per unit of learning rate", o, &O::weight_decay),
        choice("decay", "matrices", {{"matrices", false}, {"all", true}},
               "tensors that decay: those with two or more dimensions, or norms and biases too", o, &O::decay_all),
