@@ -13,8 +13,10 @@
 #include "fp8/log/export.h"
 #include "fp8/log/overview.h"
 #include "fp8/log/picture.h"
+#include "fp8/log/plan.h"
 #include "inputs.h"
 #include "live.h"
+#include "planned.h"
 #include "report.h"
 #include "sides.h"
 #include "tensors.h"
@@ -125,6 +127,10 @@ cli::Command command() {
        .metavar = "NAME",
        .help = "sort the table by eval, loss, gap, tokens_per_s, a setting that differs, ...; -NAME: in decreasing "
                "order [eval if there are evaluations]"},
+      {.name = "plan",
+       .kind = cli::FlagKind::path,
+       .metavar = "PLAN.json",
+       .help = "show a run beside its plan, the output of fp8-plan --json: each figure, and whether it is inside"},
       {.name = "export",
        .kind = cli::FlagKind::choice,
        .metavar = "FORMAT",
@@ -159,6 +165,8 @@ void check_flags(const cli::Arguments& arguments) {
   const auto refuse = [](const std::string& flag, const std::string& reason) {
     throw Error("--" + flag + ": " + reason);
   };
+  for (const char* other : {"compare", "plot", "export", "tensors", "follow", "baseline", "sort"})
+    if (arguments.has("plan") && arguments.has(other)) refuse("plan", std::string("not together with --") + other);
   if (exports && (compare || plot)) refuse("export", std::string("not together with --") + (plot ? "plot" : "compare"));
   for (const char* other : {"compare", "plot", "export", "json"}) {
     if (arguments.flag("follow") && arguments.has(other)) refuse("follow", std::string("not together with --") + other);
@@ -360,6 +368,20 @@ int show_tensors(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+// One run beside its plan.
+int show_plan(const cli::Arguments& arguments) {
+  const std::vector<std::string> paths = paths_of(arguments);
+  if (paths.size() != 1) throw Error("--plan: needs one run, found " + std::to_string(paths.size()));
+  const log::Run run = log::read_run(paths[0], wanted(arguments, false, log::plan_metrics()));
+  const log::PlanComparison comparison = log::compare_with_plan(run, arguments.text("plan"));
+  cli::Output out;
+  if (arguments.flag("json"))
+    out.json(log::record(comparison));
+  else
+    out.text(report::planned(comparison, report::page_of_stdout()));
+  return static_cast<int>(Exit::done);
+}
+
 int follow_run(const cli::Arguments& arguments) {
   const std::vector<std::string> paths = paths_of(arguments);
   if (paths.size() != 1) throw Error("--follow: needs one run, found " + std::to_string(paths.size()));
@@ -370,6 +392,7 @@ int follow_run(const cli::Arguments& arguments) {
 
 int run_log(const cli::Arguments& arguments) {
   check_flags(arguments);
+  if (arguments.has("plan")) return show_plan(arguments);
   if (arguments.flag("tensors")) return show_tensors(arguments);
   if (arguments.flag("follow")) return follow_run(arguments);
   if (arguments.has("plot")) {
