@@ -54,7 +54,8 @@ FolderView view_folder(Communicator& world, const std::string& folder) {
       out.close();
       path = file->path();
     } catch (const Error& e) {
-      view.unwritable = e.what();
+      const std::string why = e.what();  // names the file, which is not the user's
+      view.unwritable = view.folder + ": no file can be made there: " + why.substr(why.rfind(": ") + 2);
     }
   }
   view.folder = world.all_gather(view.folder)[0];

@@ -46,6 +46,7 @@ class Doctor {
     if (around_.host) cuda();
     products();
     if (around_.host) host();
+    processor();
     return std::move(found_);
   }
 
@@ -63,6 +64,7 @@ class Doctor {
   void products();
   void mpi();
   void host();
+  void processor();
   void on_gpu(const std::string& group, const std::string& name, const std::string& hint,
               const std::function<std::string()>& body);
   // Checks a library that only a GPU needs; a missing one fails only if there is a GPU.
@@ -198,12 +200,18 @@ void Doctor::host() {
   add(onednn_check(gemm::host_library()));
   add({kLibraries, "HDF5", Verdict::pass, h5::library_version(), {}});
   mpi();
+}
+
+// What each rank needs in common with the others, which variables of its environment decide, and on one rank of each
+// host the other checks of the machine.
+void Doctor::processor() {
   const HostCompute compute{.isa = cpu_isa(),
                             .supported = supported_isa(),
                             .wanted = around_.cpu_isa,
                             .native = gemm::native_host_bf16(),
                             .threads = device::host_threads()};
-  for (Check& check : machine_checks(around_.root, compute)) add(std::move(check));
+  for (Check& check : machine_checks(around_.root, compute))
+    if (around_.host || !check.common.empty()) add(std::move(check));
 }
 
 std::string verdict_of_job(const Diagnosis& diagnosis) {
