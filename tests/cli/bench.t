@@ -108,4 +108,30 @@ is "the refused commands write nothing" "$(find . -maxdepth 1 -name 'x*' -o -max
 printf '{"model_type":"none"}' >config.json
 status "an invalid configuration gives status 2" 2 fp8-bench --model config.json
 is "the error is one line" "$(wc -l <err)" 1
+# --- rates of this machine
+refused() {
+  name=$1 line=$2
+  shift 2
+  fp8-bench "$@" >out 2>err </dev/null
+  is "$name" "$? $(cat err)" "2 fp8-bench: $line"
+}
+refused "rates are of no model" "--machine: not together with --model" --machine --model tiny
+refused "nor of GEMMs" "--machine: not together with --gemms" --machine --gemms codes.safetensors
+refused "a file that exists" "report.json: exists (use --force to replace it)" --machine -o report.json
+(
+  unset HOME XDG_CONFIG_HOME
+  fp8-bench --machine --device cpu
+) >out 2>err </dev/null
+is "rates without a place" "$? $(cat err)" "2 fp8-bench: --machine: neither XDG_CONFIG_HOME nor HOME is set; needs -o FILE"
+if long; then
+  ok "rates are measured and stored" env XDG_CONFIG_HOME="$PWD/config" fp8-bench --machine --device cpu
+  says "the table has a rate of GEMMs" '^large GEMM in bf16, GFLOP/s +[0-9.]+ +[0-9.]+$' cat out
+  is "the file has a pair for each rate, and its source" "$(python3 -c '
+import json
+m = json.load(open("config/fp8/machine.json"))
+figures = [m["gemm"]["bf16"]["rate"], m["bytes"]["cast"], m["link"]["rate"], m["contention"]]
+print(m["device"], all(len(f["value"]) == 2 and f["source"] for f in figures), len(m["gemm"]["fp8"]["shapes"]["value"]) > 20, sorted(m["operations"])[:2])')" \
+    "cpu True True ['AdamW', 'add']"
+fi
+
 done_testing

@@ -1,12 +1,18 @@
 // fp8-bench: FP8 against bf16 on this machine. See fp8-bench(1).
+#include <algorithm>
+
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/folders.h"
+#include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
 #include "fp8/model/presets.h"
+#include "fp8/plan/machine.h"
 #include "fp8/probe/bench.h"
 #include "fp8/probe/casts.h"
 #include "fp8/probe/gemms.h"
+#include "fp8/probe/rates.h"
 #include "fp8/probe/report.h"
 #include "fp8/train/mpi_session.h"
 #include "report.h"
@@ -23,9 +29,12 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
-// Flags of the commands that compute instead of measuring.
-std::vector<cli::Flag> file_flags() {
+// What the tool does instead of comparing.
+std::vector<cli::Flag> other_modes() {
   return {
+      {.name = "machine",
+       .help = "instead of comparing, measure the rates of this machine for fp8-plan(1), in about a minute, and write "
+               "them to --output [fp8/machine.json in the folder of the user's configuration]"},
       {.name = "gemms",
        .kind = cli::FlagKind::path,
        .metavar = "IN.safetensors",
@@ -39,8 +48,7 @@ std::vector<cli::Flag> file_flags() {
        .metavar = "NAME",
        .default_text = "hopper",
        .help = "with --gemms: tensor cores whose accumulation is emulated, of an H100 (hopper) or an RTX 4060 (ada)",
-       .choices = {"hopper", "ada"}},
-  };
+       .choices = {"hopper", "ada"}}};
 }
 
 cli::Command command() {
@@ -91,8 +99,8 @@ cli::Command command() {
       cli::json_flag(),
       cli::force_flag(),
   };
-  const std::vector<cli::Flag> of_files = file_flags();
-  c.flags.insert(c.flags.end() - 3, of_files.begin(), of_files.end());
+  const std::vector<cli::Flag> modes = other_modes();
+  c.flags.insert(std::ranges::find(c.flags, "output", &cli::Flag::name), modes.begin(), modes.end());
   return c;
 }
 
@@ -118,7 +126,38 @@ int write_casts(const cli::Arguments& arguments) {
   return static_cast<int>(Exit::done);
 }
 
+// The file that is the place of a measured machine, whose folder is made; one that is stored there is replaced.
+std::string stored_machine() {
+  const std::string path = plan::stored_machine_path();
+  if (path.empty()) throw Error("--machine: neither XDG_CONFIG_HOME nor HOME is set; needs -o FILE");
+  make_folders(path.substr(0, path.rfind('/')));
+  return path;
+}
+
+int write_machine(const cli::Arguments& arguments) {
+  for (const char* flag : {"model", "tokens", "recipe", "steps", "seconds", "gemms", "casts", "accumulate"})
+    if (arguments.has(flag)) throw Error("--machine: not together with --" + std::string(flag));
+  const bool given = arguments.has("output");
+  const bool force = arguments.flag("force") || !given;
+  const std::string path = given ? arguments.text("output") : stored_machine();
+  check_output(path, force, {});
+  cli::Progress progress(arguments.flag("quiet"));
+  probe::RatesOptions options;
+  options.device = place_of(arguments.text("device"));
+  options.progress = [&](const std::string& what) { progress.update("measuring " + what); };
+  const json::Value machine = probe::measure_rates(options);
+  progress.done();
+  probe::save_report(path, force, machine);
+  cli::Output out;
+  if (arguments.flag("json"))
+    out.json(machine);
+  else
+    out.text(bench::report(plan::open_machine(path, {})) + "written to " + terminal_safe(path) + "\n");
+  return static_cast<int>(Exit::done);
+}
+
 int measure(const cli::Arguments& arguments) {
+  if (arguments.flag("machine")) return write_machine(arguments);
   if (arguments.has_value("gemms")) return write_gemms(arguments);
   if (arguments.has("accumulate")) throw Error("--accumulate: needs --gemms");
   if (arguments.has_value("casts")) return write_casts(arguments);

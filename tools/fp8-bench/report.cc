@@ -78,7 +78,24 @@ std::string steps_text(const probe::BenchResult& r) {
   return "\n" + cli::table(rows);
 }
 
+std::vector<std::string> rates_row(const std::string& name, const plan::Range& rate) {
+  return {name, format_short(1e-9 * rate.slow, 3), format_short(1e-9 * rate.fast, 3)};
+}
+
 }  // namespace
+
+std::string report(const plan::Machine& m) {
+  std::vector<std::vector<std::string>> rows{{"rate", "low", "high"}};
+  rows.push_back(rates_row("large GEMM in f32, GFLOP/s", m.f32.rate));
+  rows.push_back(rates_row("large GEMM in bf16, GFLOP/s", m.bf16.rate));
+  rows.push_back(rates_row("large GEMM in FP8, GFLOP/s", m.fp8.rate));
+  rows.push_back(rates_row("attention, longest sequence, GFLOP/s", m.attention_forward.back().second));
+  rows.push_back(rates_row("casts, GB/s", m.cast));
+  rows.push_back(rates_row("other kernels, GB/s", m.kernel));
+  rows.push_back(rates_row("update, GB/s", m.optimizer));
+  rows.push_back(rates_row("messages between ranks, GB/s", m.link.rate));
+  return terminal_safe(m.name) + "\n" + cli::table(rows);
+}
 
 std::string report(const probe::BenchOptions& options, const probe::BenchResult& r, const cli::Style& style) {
   std::string text = terminal_safe(options.model_name) + ", " + std::to_string(options.tokens) + " tokens, " +

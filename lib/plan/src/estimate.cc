@@ -57,7 +57,8 @@ Corner corner_of(std::size_t n) {
   return {bit(0), bit(1), bit(2), bit(3), bit(4)};
 }
 
-Speed speed_of(const Run& run, const Machine& machine, const Assumptions& assumed, bool all) {
+Speed speed_of(const Run& run, const Machine& whole, const Assumptions& assumed, bool all) {
+  const Machine machine = whole.share_of(run.ranks_of_host());
   const std::vector<std::size_t> like = like_stages(run);
   std::map<std::size_t, Record> records;
   for (const std::size_t stage : like)
@@ -91,6 +92,10 @@ Speed speed_of(const Run& run, const Machine& machine, const Assumptions& assume
   return speed;
 }
 
+std::size_t memory_of_rank(const Machine& machine, const Run& run) {
+  return machine.share_of(run.ranks_of_host()).memory;
+}
+
 JobMemory memory_on(const Run& run, device::DeviceType device, const MaybeMachine& machine) {
   const bool gpu = machine && device == device::DeviceType::cuda;
   return memory_of(run, {device, gpu ? machine->memory : 0});
@@ -111,7 +116,7 @@ Estimate estimate(Run run, device::DeviceType device, const MaybeMachine& machin
   Estimate e;
   e.memory = memory_on(run, device, machine);
   if (machine) {
-    e.fits = e.memory.plan.total() <= machine->memory;
+    e.fits = e.memory.plan.total() <= memory_of_rank(*machine, run);
     e.speed = speed_of(run, *machine, assumed);
   }
   e.run = std::move(run);

@@ -72,6 +72,7 @@ double seconds_of_gemm(const Machine& m, const Corner& corner, const Span& s) {
   const double count = std::max(1, s.gemms), k = static_cast<double>(s.mnk[2]);
   const double rows = static_cast<double>(s.mnk[0]) / count, columns = static_cast<double>(s.mnk[1]);
   const GemmRates& rates = rates_of(m, s);
+  if (!rates.shapes.empty()) return s.flops / rates.near(rows, columns, k, corner.gemm);
   const double share = m.processors > 1 ? share_of_tiles(rows, columns, count, m.processors) : 1;
   const double rate = rates.rate.at(corner.gemm) * share * k / (k + rates.depth);
   return std::max(s.flops / rate, s.bytes / m.kernel.at(corner.bytes));
@@ -97,6 +98,8 @@ void Times::add(const Times& other, double factor) {
 double seconds_of(const Machine& machine, const Corner& corner, const Span& s) {
   if (s.gemms > 0) return seconds_of_gemm(machine, corner, s);
   if (s.work == Work::attention) return seconds_of_attention(machine, corner, s);
+  if (const auto measured = machine.operations.find(s.name); measured != machine.operations.end())
+    return s.bytes / Machine::value(measured->second, s.bytes, corner.bytes);
   const Range& rate = s.work == Work::cast        ? machine.cast
                       : s.work == Work::optimizer ? machine.optimizer
                                                   : machine.kernel;

@@ -90,6 +90,51 @@ TEST(Price, OfGemmsIsThatOfTheirKindAndDirection) {
   EXPECT_DOUBLE_EQ(seconds(Work::matmul_dgrad, OperandKind::fp8, device::Scaling::block1x128, false), 2);
 }
 
+TEST(Price, OfAGemmIsThatOfTheMeasuredShapesNearIt) {
+  Machine m = simple();
+  m.bf16.shapes = {{100, 100, 100, {5e11, 1e12}}, {1600, 100, 100, {2e12, 4e12}}, {100, 1e9, 1e9, {1, 1}}};
+  Span s = gemm(Work::matmul_forward, OperandKind::bf16, 1e12);
+  EXPECT_NEAR(seconds_of(m, {false}, s), 2, 1e-6);
+  EXPECT_NEAR(seconds_of(m, {true}, s), 1, 1e-6);
+  s.mnk = {800, 100, 100};
+  s.gemms = 2;  // of 400 rows each, in the middle of both
+  EXPECT_NEAR(seconds_of(m, {false}, s), 1, 0.01);
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, gemm(Work::matmul_forward, OperandKind::f32, 1e12)), 10) << "has no shapes";
+}
+
+TEST(Price, OfAnOperationIsThatOfItsNameIfItWasMeasured) {
+  Machine m = simple();
+  m.operations["rope"] = {{1e3, {1e6, 2e6}}, {1e9, {5e9, 5e9}}};
+  Span s{.work = Work::elementwise, .name = "rope", .bytes = 1e3};
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, s), 1e-3);
+  s.bytes = 1e10;
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, s), 2);
+  s.name = "add";
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, s), 10);
+}
+
+TEST(Price, RanksOfAHostShareItsCores) {
+  Machine m = simple();
+  m.memory = 8;
+  m.bf16.shapes = {{100, 100, 100, {1e12, 1e12}}};
+  m.operations["rope"] = {{1, {1e9, 1e9}}};
+  const auto seconds = [](const Machine& machine) {
+    return std::vector{
+        seconds_of(machine, {}, gemm(Work::matmul_forward, OperandKind::bf16, 1e12)),
+        seconds_of(machine, {}, gemm(Work::matmul_forward, OperandKind::f32, 1e12)),
+        seconds_of(machine, {}, Span{.work = Work::elementwise, .name = "rope", .bytes = 1e9}),
+        seconds_of(machine, {}, kernel(1)),
+        seconds_of(machine, {},
+                   Span{.work = Work::attention, .name = "attention", .flops = 1e12, .mnk = {8, 1024, 64}})};
+  };
+  const std::vector<double> alone = seconds(m.share_of(4));
+  m.cores = 4;
+  const std::vector<double> shared = seconds(m.share_of(4));
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], 4 * alone[i], 1e-5 * shared[i]) << i;
+  EXPECT_EQ(m.share_of(4).memory, 2U);
+  EXPECT_EQ(m.share_of(4).link.rate.slow, m.link.rate.slow);
+}
+
 TEST(Price, OfAGemmIsThatOfItsBytesIfTheyTakeLonger) {
   Span s = gemm(Work::matmul_forward, OperandKind::bf16, 1e9);
   s.bytes = 2e9;
@@ -254,13 +299,25 @@ TEST_F(MachineFile, ValuesAreSetByTheirKeys) {
   EXPECT_EQ(m.bf16.rate.slow, 1e12);
   EXPECT_EQ(m.bf16.rate.fast, 2e12);
   EXPECT_EQ(m.network.hop.slow, 0);
-  for (const std::string wrong : {"memory", "memry=1", "gemm.bf16=1", "name=x"})
-    EXPECT_EQ(error_of([&] { open_machine("h100-sxm", {wrong}); }),
-              "--set machine." + wrong + ": needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate");
+  for (const auto& [wrong, hint] : {std::pair<std::string, std::string>("memory", ""),
+                                    {"gemm.bf16=1", ""},
+                                    {"name=x", ""},
+                                    {"memry=1", " (did you mean machine.memory?)"},
+                                    {"gemm.fb16.rate=1", " (did you mean machine.gemm.bf16?)"}})
+    EXPECT_EQ(
+        error_of([&, &key = wrong] { open_machine("h100-sxm", {key}); }),
+        "--set machine." + wrong + ": needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate" + hint);
 }
 
 TEST_F(MachineFile, ErrorsNameTheFigure) {
   EXPECT_EQ(error("\"memory\"", "\"memroy\""), "\"memory\" is missing");
+  EXPECT_EQ(error("\"hop\"", "\"hops\""), "link: \"hop\" is missing");
+  EXPECT_EQ(error("\"contention\"", "\"contntion\": {\"value\": 1}, \"contention\""),
+            "unknown key 'contntion' (did you mean contention?)");
+  EXPECT_EQ(error("\"depth\"", "\"shape\": {\"value\": 1}, \"depth\""),
+            "gemm: f32: unknown key 'shape' (did you mean shapes?)");
+  EXPECT_EQ(error("\"value\": 84.9e9", "\"value\": 84.9e9, \"sorce\": \"\""),
+            "memory: unknown key 'sorce' (did you mean source?)");
   EXPECT_EQ(error("84.9e9", "-1"), "memory: needs a number from 1e-12 to 1e24");
   EXPECT_EQ(error("84.9e9", "\"80 GB\""), "memory: needs a number");
   EXPECT_EQ(error("\"device\": \"cuda\"", "\"device\": \"tpu\""), "device: 'tpu' is not cuda or cpu");

@@ -20,15 +20,6 @@ namespace {
 constexpr std::int64_t kMostLength = 1024;
 constexpr std::int64_t kNotCounted = 1;  // the first step creates GEMM plans and touches memory
 
-void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::int64_t count) {
-  data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
-  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = device::philox(1, i, 0)[0] % static_cast<std::uint32_t>(vocabulary);
-  writer.append(tokens);
-  (void)writer.finish();
-}
-
 // Runs one precision and reads the step records.
 StepsResult time_side(const BenchOptions& options, const ScratchFolder& folder, const Batch& batch, bool fp8) {
   settings::RunConfig config;
@@ -67,6 +58,15 @@ Batch batch_of(const hf::ModelConfig& model, std::int64_t tokens) {
   std::int64_t length = std::min({tokens, model.max_position_embeddings, kMostLength});
   if (model.sliding_window) length = std::min(length, *model.sliding_window);
   return {std::max<std::int64_t>(1, tokens / length), length};
+}
+
+void write_random_tokens(const std::string& path, std::int64_t vocabulary, std::int64_t count) {
+  data::TokenWriter writer(path, vocabulary, std::nullopt, false, false);
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = device::philox(1, i, 0)[0] % static_cast<std::uint32_t>(vocabulary);
+  writer.append(tokens);
+  (void)writer.finish();
 }
 
 void time_steps(const BenchOptions& options, BenchResult& result) {

@@ -50,6 +50,9 @@ struct Assumptions {
   bool own = true;         ///< whether fp8-step would run it, which emulates some recipes on all GPUs
 };
 
+/// Bytes that a rank of a run can use, whose host its other ranks may share.
+std::size_t memory_of_rank(const Machine& machine, const Run& run);
+
 /// The memory of a run on `device`, with blocks of logits that fit the machine's GPUs, if it is known.
 JobMemory memory_on(const Run& run, device::DeviceType device, const MaybeMachine& machine);
 

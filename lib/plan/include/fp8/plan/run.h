@@ -2,6 +2,7 @@
 /// compute. Nothing here reads weights or data, or starts a process.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,6 +42,8 @@ struct Run {
 
   /// Shape of a micro-batch.
   shard::BatchShape shape() const { return {batch_size, length, {}}; }
+  /// Ranks on a host.
+  int ranks_of_host() const { return std::min(mesh.ranks(), ranks_per_node); }
   /// Tokens of a step on all ranks.
   double tokens_per_step() const;
 };
