@@ -2,6 +2,7 @@
 # fp8-plan: records, tables, statuses and errors. tests/mpi/plan.t compares its memory with that of fp8-step.
 . "${SRC:-.}/tests/cli/lib.sh"
 answering
+export XDG_CONFIG_HOME="$PWD/config" # without a stored machine
 plan() { fp8-plan "$@" -q; }
 # of EXPRESSION FLAGS: the value of an expression over r, the records
 of() {
@@ -53,10 +54,42 @@ status "a model that fits no rank gives status 1" 1 plan llama3-8b --machine h10
 says "with what would help" '^  --recompute full saves [0-9.]+ GiB' plan llama3-8b --machine h100-sxm --seq-length 8192
 says "and how much is lacking" '^tensorwise does not fit: [0-9.]+ GiB more than 79.1 GiB$' plan llama3-8b --machine h100-sxm
 is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]' 405b.json --machine h100-sxm --ranks 1024 --tp 8 --pp 8 --grad-accumulation 64 --seq-length 8192 --batch-size 1 --recompute full)" "[1024, True, 'communication']"
-plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >out 2>err </dev/null
-is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' out) $(grep -c '^mpirun -n 4 fp8-step' out)" "0 5 1"
+plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >fitted 2>err </dev/null
+is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
+says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted
 status "--fit without any gives status 1" 1 plan 405b.json --machine h100-sxm --ranks 8 --fit --batch-size 1
 is "--sweep has a record for each number of ranks" "$(of '[x["ranks"] for x in r]' llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1)" "[8, 16]"
+
+says "so does --sweep" '^on 16 ranks, tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times' plan llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1
+plan llama-124m --machine h100-sxm --recipe all >many 2>err </dev/null
+is "many recipes have a row each, of at most 100 characters" "$(sed -n '2,10p' many | awk '{ if (length > w) w = length } END { print (w <= 100), NR }') $(grep -cE '^(mxfp8|bf16) +[0-9.]+ GiB ' many)" "1 9 2"
+says "the command is that of the fastest that fits" '^delayed is the fastest of these that fits:$' cat many
+is "the default of the length is noted" "$(fp8-plan llama-124m --device cpu 2>&1 >out </dev/null)" "fp8-plan: --seq-length: 1024 tokens by default; the model's context is 1024"
+fp8-plan llama3-8b --machine h100-sxm --ranks 64 --fit --seq-length 8192 -q >stopped 2>err </dev/null &
+sleep 2
+kill -TERM $! # a shell starts processes in the background with INT ignored
+wait $!
+is "a search that is stopped prints what it has found" "$(grep -c 'the search was stopped$' stopped)" 1
+
+echo '{"model_type":"llama","vocab_size":1000,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":128,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false}' >few.json
+is "keys that change neither memory nor time may be missing" "$(fp8-plan few.json --seq-length 64 2>&1 >out </dev/null)" ""
+sed 's/"vocab_size":1000,//' few.json >fewer.json
+is "others are noted" "$(fp8-plan fewer.json --seq-length 64 2>&1 >out </dev/null | grep -c 'fewer.json: lacks keys, .*vocab_size 32000')" 1
+
+# --- pictures
+for image in m.png m.svg; do ok "$image is drawn" plan tiny --machine h200 --plot $image; done
+is "they are images" "$(head -c 4 m.png | od -An -tx1 | tr -d ' ') $(grep -c '<svg' m.svg)" "89504e47 1"
+is "a bar has the categories, a machine adds the speed" "$(for word in activations moments 'the rest' '1000 tokens/s of all' '8 ranks'; do
+  plan llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1 --plot n.svg -f >out; grep -c ">$word<" n.svg; done | sort -u)" 1
+
+# --- a stored machine
+mkdir -p config/fp8
+host='"host": {"name": "'$(uname -n)'", "processor": "'$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)'", "cores": {"value": 3}},'
+sed "2a $host" "$SRC/share/machines/h200.json" >config/fp8/machine.json
+is "the machine of this host is used" "$(OMP_NUM_THREADS=3 fp8-plan tiny --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":"H200[^"]*"') $(cat err)" \
+  "\"machine\":\"$(sed -n 's/^  "name": "\(.*\)",/\1/p' config/fp8/machine.json)\" fp8-plan: the machine is $PWD/config/fp8/machine.json"
+is "that of another host is not" "$(OMP_NUM_THREADS=2 fp8-plan tiny --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":null') $(grep -c 'not used: measured on' err)" '"machine":null 1'
+rm -r config
 
 # --- errors
 refused() {
@@ -68,7 +101,7 @@ refused() {
 refused "a machine that does not exist" "h1000: neither a file nor a machine (b200, gb200, h100-sxm, h200)" tiny --machine h1000
 refused "a mesh that does not divide" "--tp 4: does not make 6 ranks; 4 or 8 ranks fit" tiny --ranks 6 --tp 4
 refused "a question that needs a machine" "--fit: needs --machine" tiny --fit
-refused "a key that the machine does not have" "--set machine.memry=1: needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate" tiny --machine h200 --set machine.memry=1
+refused "a key that the machine does not have" "--set machine.memry=1: needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate (did you mean machine.memory?)" tiny --machine h200 --set machine.memry=1
 refused "a key of a checkpoint" "--set: vocab_size=3: m.h5 is a checkpoint" m.h5 --set vocab_size=3
 refused "sizes beyond all bounds" "--batch-size: 1000000000 sequences of 1048576 tokens, 2147483647 tokens at most" 405b.json --batch-size 1000000000 --seq-length 1048576
 refused "a sweep of no numbers" "--sweep: 'x' is not a number of ranks" tiny --machine h200 --sweep 8,x
@@ -79,5 +112,7 @@ refused "a gain of bf16" "--require-gain: needs a recipe" tiny --machine h200 --
 refused "a recipe of bf16" "--recipe: contradicts --precision bf16" tiny --precision bf16 --recipe rowwise
 refused "experts of a dense model" "--imbalance: the model has no experts" tiny --imbalance 2
 refused "more stages than layers" "--vp: 2 stages on each of 2 ranks of --pp, of 2 layers" tiny --ranks 2 --pp 2 --vp 2
+refused "a picture of another format" "m.gif: the name of a plot must end in .svg or .png" tiny --plot m.gif
+refused "a picture that exists" "m.png: exists (use --force to replace it)" tiny --plot m.png
 refused "another program" "--as: 'nemo' is not one of megatron, fsdp2" tiny --as nemo
 done_testing

@@ -1,13 +1,17 @@
 // fp8-plan: memory, speed and communication of a run on ranks that need not exist. See fp8-plan(1).
+#include <csignal>
 #include <utility>
 
 #include "fp8/base/error.h"
+#include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/cli/run.h"
+#include "fp8/cli/signals.h"
 #include "fp8/h5/types.h"
 #include "fp8/plan/report.h"
 #include "fp8/settings/flags.h"
+#include "picture.h"
 
 namespace {
 
@@ -22,6 +26,14 @@ struct Report {
 
   void record(const plan::Estimate& e) { out.json(plan::record_of(e, q.machine, q.config.tokens)); }
   void text(const std::string& lines) { out.text(lines); }
+  void draw(const std::vector<const plan::Estimate*>& all, std::vector<std::string> names, bool ranks) const {
+    if (q.config.plot.empty() || all.empty()) return;
+    plan::draw(plan::picture_of(q, all, std::move(names), ranks), q.config.plot, q.config.force);
+  }
+  void note(const plan::Estimate& e) const {
+    for (const std::string& text : e.run.notes)
+      if (!quiet && !text.empty()) cli::print_note("fp8-plan", text);
+  }
 };
 
 // Status of the plan that was asked for last.
@@ -34,10 +46,26 @@ int status_of(const plan::Question& q, const plan::Estimate& e) {
   return kDoesNotFit;
 }
 
+// The command of the fastest recipe that fits, by name if several are asked for; without a machine that of the last.
+void print_command(Report& r, const std::vector<plan::Estimate>& all) {
+  const std::vector<std::string>& recipes = r.q.config.recipes;
+  const plan::Estimate* const best = plan::fastest_of(all, recipes);
+  const plan::Estimate& shown = best == nullptr ? all.back() : *best;
+  const std::string& recipe = recipes[static_cast<std::size_t>(&shown - all.data()) - (all.size() - recipes.size())];
+  if (recipes.size() > 1)
+    r.text(recipe + (best == nullptr ? " is the last:\n" : " is the fastest of these that fits:\n"));
+  r.text(plan::command_of(r.q.under(recipe), shown) + "\n");
+}
+
 int plan_recipes(Report& r) {
   const std::vector<plan::Estimate> all = plan::compare(r.q);
   const plan::Estimate& asked = all.back();
-  const settings::PlanConfig config = r.q.under(r.q.config.recipes.back());
+  r.note(asked);
+  std::vector<const plan::Estimate*> drawn;
+  std::vector<std::string> names = r.q.config.recipes;
+  if (all.size() > names.size()) names.insert(names.begin(), settings::kPlainRecipe);
+  for (const plan::Estimate& e : all) drawn.push_back(&e);
+  r.draw(drawn, std::move(names), false);
   if (r.json) {
     for (const plan::Estimate& e : all) r.record(e);
     return status_of(r.q, asked);
@@ -45,21 +73,32 @@ int plan_recipes(Report& r) {
   r.text(plan::table_of(r.q, all));
   if (r.q.config.layers) r.text(plan::table_of_units(all));
   if (asked.fits && !*asked.fits)
-    r.text(plan::text_of(plan::remedies(r.q, config, asked)));
-  else
-    r.text(plan::command_of(config, asked) + "\n");
+    r.text(plan::text_of(plan::remedies(r.q, r.q.under(r.q.config.recipes.back()), asked)));
+  if (!asked.fits || plan::fastest_of(all, r.q.config.recipes) != nullptr) print_command(r, all);
   return status_of(r.q, asked);
 }
 
-int plan_fit(Report& r) {
+int plan_fit(Report& r, cli::StopSignals& signals) {
   cli::Progress progress(r.quiet);
   const std::string& recipe = r.q.config.recipes.back();
+  signals.begin();
   const plan::Fit found =
-      plan::fit(r.q, recipe, [&](std::int64_t n) { progress.update(std::to_string(n) + " settings"); });
+      plan::fit(r.q, recipe,
+                {[&](std::int64_t tried, std::int64_t most) {
+                   progress.update(std::to_string(tried) + " of at most " + std::to_string(most) + " settings");
+                 },
+                 [&] { return signals.requested(); }});
   progress.done();
-  if (r.json)
+  std::vector<const plan::Estimate*> drawn;
+  std::vector<std::string> names;
+  for (const plan::Candidate& c : found.fastest) {
+    drawn.push_back(&c.estimate);
+    names.push_back(std::to_string(drawn.size()));
+  }
+  r.draw(drawn, std::move(names), false);
+  if (r.json) {
     for (std::size_t i = found.fastest.size(); i-- > 0;) r.record(found.fastest[i].estimate);
-  else {
+  } else {
     r.text(plan::table_of(r.q, found, r.q.estimate(r.q.under(recipe))));
     if (!found.fastest.empty())
       r.text(plan::command_of(found.fastest.front().config, found.fastest.front().estimate) + "\n");
@@ -69,31 +108,26 @@ int plan_fit(Report& r) {
 
 // A number of ranks that the mesh does not divide is refused before anything is printed.
 int plan_sweep(Report& r) {
-  std::vector<plan::Estimate> all;
-  for (const std::int64_t ranks : r.q.config.sweep) {
-    settings::PlanConfig c = r.q.under(r.q.config.recipes.back());
-    c.ranks = ranks;
-    all.push_back(r.q.estimate(c));
+  const std::vector<plan::Pair> all = plan::sweep(r.q, r.q.config.recipes.back());
+  r.note(all.back().asked);
+  std::vector<const plan::Estimate*> drawn;
+  std::vector<std::string> names;
+  for (const plan::Pair& p : all) {
+    drawn.push_back(&p.asked);
+    names.push_back(counted(p.asked.run.mesh.ranks(), "rank"));
   }
+  r.draw(drawn, std::move(names), true);
   if (r.json)
-    for (const plan::Estimate& e : all) r.record(e);
+    for (const plan::Pair& p : all) r.record(p.asked);
   else
     r.text(plan::table_of_sweep(all));
-  return status_of(r.q, all.back());
+  return status_of(r.q, all.back().asked);
 }
 
-int run_plan(const cli::Arguments& arguments) {
-  const settings::PlanConfig config = settings::plan_config(arguments);
-  constexpr std::string_view kOfMachine = "machine.";
-  std::vector<std::string> of_model, of_machine;
-  for (const std::string& key : config.keys)
-    key.starts_with(kOfMachine) ? of_machine.push_back(key.substr(kOfMachine.size())) : of_model.push_back(key);
-  plan::MaybeMachine machine;
-  if (!config.machine.empty()) machine = plan::open_machine(config.machine, of_machine);
+// Throws Error for flags that exclude each other, or that need a machine.
+void check_flags(const cli::Arguments& arguments, bool machine) {
   for (const char* flag : {"fit", "sweep", "layers", "require-gain", "tokens"})
     if (!machine && arguments.has(flag)) throw Error(cli::flag_name(flag) + ": needs " + cli::flag_name("machine"));
-  if (!machine && !of_machine.empty())
-    throw Error(cli::flag_name("set") + " machine." + of_machine.front() + ": needs " + cli::flag_name("machine"));
   for (const auto& [one, other] : {std::pair("fit", "sweep"),
                                    {"fit", "layers"},
                                    {"sweep", "layers"},
@@ -102,12 +136,30 @@ int run_plan(const cli::Arguments& arguments) {
                                    {"sweep", "require-gain"}})
     if (arguments.has(one) && arguments.has(other))
       throw Error(cli::flag_name(one) + ": not together with " + cli::flag_name(other));
+}
+
+int run_plan(const cli::Arguments& arguments, cli::StopSignals& signals) {
+  const settings::PlanConfig config = settings::plan_config(arguments);
+  constexpr std::string_view kOfMachine = "machine.";
+  std::vector<std::string> of_model, of_machine;
+  for (const std::string& key : config.keys)
+    key.starts_with(kOfMachine) ? of_machine.push_back(key.substr(kOfMachine.size())) : of_model.push_back(key);
+  const plan::FoundMachine found = plan::find_machine(config.machine, of_machine);
+  check_flags(arguments, found.machine.has_value());
+  if (!found.machine && !of_machine.empty())
+    throw Error(cli::flag_name("set") + " machine." + of_machine.front() + ": needs " + cli::flag_name("machine"));
+  if (!config.plot.empty()) {
+    (void)plot::image_of(config.plot);
+    check_output(config.plot, config.force, {});
+  }
   const plan::Model model = plan::open_model(config.model, of_model);
-  const plan::Question q{model, config, machine};
+  const plan::Question q{model, config, found.machine};
   Report report{q, arguments.flag("json"), arguments.flag("quiet")};
-  if (!report.quiet)
+  if (!report.quiet) {
+    if (!found.note.empty()) cli::print_note("fp8-plan", found.note);
     for (const std::string& note : model.notes) cli::print_note("fp8-plan", note);
-  if (config.fit) return plan_fit(report);
+  }
+  if (config.fit) return plan_fit(report, signals);
   if (!config.sweep.empty()) return plan_sweep(report);
   return plan_recipes(report);
 }
@@ -115,5 +167,10 @@ int run_plan(const cli::Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return fp8::cli::run(argc, argv, fp8::settings::plan_command(), run_plan, {fp8::h5::library_version()});
+  fp8::cli::StopSignals signals({.early = fp8::cli::end_by_signal, .first = {}, .again = [] {
+                                   fp8::cli::end_by_signal(SIGINT);
+                                 }});  // before any thread
+  return fp8::cli::run(argc, argv, fp8::settings::plan_command(),
+                       [&](const fp8::cli::Arguments& arguments) { return run_plan(arguments, signals); },
+                       {fp8::h5::library_version()});
 }

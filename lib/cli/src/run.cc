@@ -98,13 +98,7 @@ class EndOnSignal {
  private:
   void end(int signal) {
     ending_ = true;
-    remove_unfinished();
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, signal);
-    (void)std::signal(signal, SIG_DFL);
-    (void)::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-    (void)::kill(::getpid(), signal);
+    end_by_signal(signal);
   }
 
   std::atomic<bool> ending_ = false;

@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "fp8/base/error.h"
+#include "fp8/base/folders.h"
 #include "fp8/base/resources.h"
 #include "fp8/base/signals.h"
 
@@ -71,6 +72,16 @@ void StopSignals::heard(int signal) {
   if (!begun_ && hooks_.early) hooks_.early(signal);
   if (signal == SIGINT && ++interrupts_ > 1 && hooks_.again) hooks_.again();
   if (!requested_.exchange(true) && begun_ && hooks_.first) hooks_.first(signal);
+}
+
+void end_by_signal(int signal) {
+  remove_unfinished();
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  (void)std::signal(signal, SIG_DFL);
+  (void)::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  (void)::kill(::getpid(), signal);
 }
 
 }  // namespace fp8::cli

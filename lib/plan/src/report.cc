@@ -68,6 +68,9 @@ constexpr std::array<const char*, kTerms> kTermTexts{
     "  GEMMs of forward", "  GEMMs of dgrad", "  GEMMs of wgrad", "  other GEMMs", "  attention", "  casts",
     "  other kernels",    "  launches",       "  communication",  "  bubble",      "  update"};
 
+// Categories of memory that depend on the recipe.
+constexpr std::array<const char*, 3> kVaried{"compute weights", "activations", "scratch"};
+
 void add_memory(const std::vector<Estimate>& all, Rows& rows) {
   std::vector<std::string> categories;
   for (const Estimate& e : all)
@@ -106,6 +109,33 @@ void add_speed(const Question& q, const std::vector<Estimate>& all, Rows& rows) 
   rows.push_back(row("limit", all, [](const Estimate& e) { return limit_of(*e.speed); }));
 }
 
+// A row for each recipe with what differs most between recipes.
+Rows rows_by_recipe(const Question& q, const std::vector<Estimate>& all) {
+  Rows rows{{"", "memory"}};
+  const bool speed = q.machine.has_value();
+  if (speed)
+    for (const char* heading : {"GEMMs, ms", "casts, ms", "step, ms", "k tokens/s", "of bf16"})
+      rows.front().emplace_back(heading);
+  else
+    for (const char* category : kVaried) rows.front().emplace_back(category);
+  for (const Estimate& e : all) {
+    rows.push_back({name_of(e), human_bytes(e.memory.plan.total())});
+    if (!speed) {
+      for (const char* category : kVaried) rows.back().push_back(human_bytes(e.memory.plan.bytes_of(category)));
+      continue;
+    }
+    const auto sum = [&](const Times& t) {
+      return t[Term::gemm_forward] + t[Term::gemm_dgrad] + t[Term::gemm_wgrad] + t[Term::gemm_other];
+    };
+    rows.back().push_back(interval({sum(e.speed->slow), sum(e.speed->fast)}, 1e3));
+    rows.back().push_back(interval({e.speed->slow[Term::casts], e.speed->fast[Term::casts]}, 1e3));
+    rows.back().push_back(interval(e.speed->step(), 1e3));
+    rows.back().push_back(interval(tokens_of_rank(e), 1e-3));
+    rows.back().push_back(e.ratio ? interval(*e.ratio) : "-");
+  }
+  return rows;
+}
+
 std::string heading(const Question& q, const Run& run) {
   const int ranks = run.mesh.ranks();
   std::string text = terminal_safe(q.model.name) + ": " + counted(ranks, "rank") +
@@ -119,7 +149,7 @@ std::string heading(const Question& q, const Run& run) {
 std::string fit_text(const Question& q, const std::vector<Estimate>& all) {
   std::string text;
   for (const Estimate& e : all) {
-    const std::size_t needed = e.memory.plan.total(), has = q.machine->memory;
+    const std::size_t needed = e.memory.plan.total(), has = memory_of_rank(*q.machine, e.run);
     const std::string difference = human_bytes(needed > has ? needed - has : has - needed);
     text += name_of(e) +
             (*e.fits ? " fits, " + difference + " are left of " : " does not fit: " + difference + " more than ") +
@@ -131,10 +161,13 @@ std::string fit_text(const Question& q, const std::vector<Estimate>& all) {
 }  // namespace
 
 std::string table_of(const Question& q, const std::vector<Estimate>& all) {
+  constexpr std::size_t kMostColumns = 100;
   Rows rows{row("", all, name_of)};
   add_memory(all, rows);
   if (q.machine) add_speed(q, all, rows);
-  std::string text = heading(q, all.back().run) + cli::table(rows);
+  const std::string table = cli::table(rows);
+  const bool wide = cli::width_of(std::string_view(table).substr(0, table.find('\n'))) > kMostColumns;
+  std::string text = heading(q, all.back().run) + (wide ? cli::table(rows_by_recipe(q, all)) : table);
   if (!q.machine) return text;
   text += fit_text(q, all);
   const auto base =
@@ -215,6 +248,7 @@ std::vector<std::string> row_of(const Estimate& e) {
                                                 : "selective",
           human_bytes(e.memory.plan.total()),
           interval(tokens_of_rank(e)),
+          e.ratio ? interval(*e.ratio) : "-",
           limit_of(*e.speed)};
 }
 
@@ -226,7 +260,7 @@ std::string table_of(const Question& q, const Fit& fit, const Estimate& asked) {
                      terminal_safe(q.machine->name) + ", " +
                      human_count(static_cast<std::uint64_t>(asked.run.tokens_per_step())) +
                      " tokens a step in sequences of " + std::to_string(asked.run.length) + "\n";
-  Rows rows{{"mesh", "zero", "batch x accumulation", "recompute", "memory", "tokens/s, each rank", "limit"}};
+  Rows rows{{"mesh", "zero", "batch", "recompute", "memory", "tokens/s, each", "of bf16", "limit"}};
   if (q.config.tokens > 0) rows.front().emplace_back("days");
   for (const Candidate& c : fit.fastest) {
     rows.push_back(row_of(c.estimate));
@@ -236,9 +270,11 @@ std::string table_of(const Question& q, const Fit& fit, const Estimate& asked) {
   if (!fit.fastest.empty()) text += cli::table(rows);
   text += fit.fastest.empty() ? "none of " : "the fastest of ";
   text += std::to_string(fit.tried) + " settings" + (fit.fastest.empty() ? " fits; " : "; ");
-  text += fit.fewest_ranks > 0 ? "the fewest ranks on which some fit: " + std::to_string(fit.fewest_ranks) + "\n"
-                               : std::string("none fits on up to 4096 ranks\n");
+  text += fit.stopped            ? std::string("the search was stopped\n")
+          : fit.fewest_ranks > 0 ? "the fewest ranks on which some fit: " + std::to_string(fit.fewest_ranks) + "\n"
+                                 : std::string("none fits on up to 4096 ranks\n");
   if (fit.fastest.empty()) return text;
+  if (fit.bf16) text += "the first, beside bf16: " + verdict(*fit.bf16, fit.fastest.front().estimate) + "\n";
   const Estimate& best = fit.fastest.front().estimate;
   if (!*asked.fits)
     return text + "the settings of the flags do not fit: " + human_bytes(asked.memory.plan.total()) + "\n";
@@ -256,18 +292,33 @@ std::string table_of(const Question& q, const Fit& fit, const Estimate& asked) {
   return text + "\n";
 }
 
-std::string table_of_sweep(const std::vector<Estimate>& all) {
-  Rows rows{
-      {"ranks", "mesh", "memory", "step, ms", "tokens/s, each rank", "tokens/s, all", "of the first", "fits", "limit"}};
-  const Range first = tokens_of_rank(all.front());
-  for (const Estimate& e : all) {
+std::string table_of_sweep(const std::vector<Pair>& all) {
+  Rows rows{{"ranks", "mesh", "memory", "fits", "step, ms", "tokens/s, each", "of the first", "of bf16", "limit"}};
+  const Range first = tokens_of_rank(all.front().asked);
+  for (const Pair& p : all) {
+    const Estimate& e = p.asked;
     const Range each = tokens_of_rank(e);
     rows.push_back({std::to_string(e.run.mesh.ranks()), mesh_text(e.run.mesh), human_bytes(e.memory.plan.total()),
-                    interval(e.speed->step(), 1e3), interval(each), interval(each, e.run.mesh.ranks()),
-                    rounded(std::sqrt(each.slow * each.fast / (first.slow * first.fast))), *e.fits ? "yes" : "no",
-                    limit_of(*e.speed)});
+                    *e.fits ? "yes" : "no", interval(e.speed->step(), 1e3), interval(each),
+                    rounded(std::sqrt(each.slow * each.fast / (first.slow * first.fast))),
+                    e.ratio ? interval(*e.ratio) : "-", limit_of(*e.speed)});
   }
-  return cli::table(rows);
+  std::string text = cli::table(rows);
+  const Pair& last = all.back();
+  if (last.bf16 && last.asked.run.precision.recipe_or_null() != nullptr)
+    text += "on " + counted(last.asked.run.mesh.ranks(), "rank") + ", " + verdict(*last.bf16, last.asked) + "\n";
+  return text;
+}
+
+const Estimate* fastest_of(const std::vector<Estimate>& all, const std::vector<std::string>& recipes) {
+  const Estimate* best = nullptr;
+  for (std::size_t i = all.size() - recipes.size(); i < all.size(); ++i) {
+    const Estimate& e = all[i];
+    if (!e.fits || !*e.fits) continue;
+    const auto middle = [](const Estimate& one) { return one.speed->step().slow * one.speed->step().fast; };
+    if (best == nullptr || middle(e) < middle(*best)) best = &e;
+  }
+  return best;
 }
 
 std::string command_of(const settings::PlanConfig& config, const Estimate& e) {

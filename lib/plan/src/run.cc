@@ -2,6 +2,7 @@
 #include "fp8/plan/run.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "fp8/base/checked.h"
@@ -86,6 +87,15 @@ void check_assumptions(const settings::PlanConfig& c, const hf::ModelConfig& mod
                 std::to_string(model.num_hidden_layers) + " layers");
 }
 
+// The note of keys that a configuration lacks, if any of them decides memory or time; else empty.
+std::string note_of_defaults(const hf::ModelConfig& config) {
+  constexpr std::array<std::string_view, 4> kOfValues{"hidden_act", "rms_norm_eps", "rope_theta", "initializer_range"};
+  const auto decides = [&](const std::string& key) {
+    return std::ranges::none_of(kOfValues, [&](std::string_view name) { return key.starts_with(name); });
+  };
+  return std::ranges::any_of(hf::defaulted_keys(config), decides) ? hf::defaults_note(config) : "";
+}
+
 }  // namespace
 
 Model open_model(const std::string& name, const std::vector<std::string>& keys) {
@@ -100,7 +110,7 @@ Model open_model(const std::string& name, const std::vector<std::string>& keys) 
     throw Error(cli::flag_name("set") + " " + e.what(), e.code());
   }
   Model m{name, hf::parse_config(value, name), std::nullopt, stored_format(value), {}};
-  if (const std::string note = hf::defaults_note(m.config); !note.empty()) m.notes.push_back(name + ": " + note);
+  if (const std::string note = note_of_defaults(m.config); !note.empty()) m.notes.push_back(name + ": " + note);
   return m;
 }
 
@@ -127,7 +137,10 @@ Run resolve(const Model& model, const settings::PlanConfig& config, const settin
   check_assumptions(config, trained);
   settings::check_some_fp8(table, run.precision, true);
   run.length = settings::resolved_length(config.seq_length, {}, trained);
-  run.notes.push_back(settings::note_of_length(run.length, trained));
+  run.notes.push_back(config.seq_length > 0 ? settings::note_of_length(run.length, trained)
+                                            : cli::flag_name("seq-length") + ": " + std::to_string(run.length) +
+                                                  " tokens by default; the model's context is " +
+                                                  std::to_string(trained.max_position_embeddings));
   run.batch_size = config.batch_size;
   run.micro_batches = config.grad_accumulation;
   settings::check_micro_batch(run.batch_size, run.length);

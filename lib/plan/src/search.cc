@@ -66,7 +66,10 @@ std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
   }
 }
 
-std::size_t memory_of_machine(const Question& q) { return q.machine ? q.machine->memory : 0; }
+// Bytes that a rank of the run can use; 0 without a machine.
+std::size_t memory_of_machine(const Question& q, const Run& run) {
+  return q.machine ? memory_of_rank(*q.machine, run) : 0;
+}
 
 std::vector<std::int64_t> powers_of_two(std::int64_t most) {
   std::vector<std::int64_t> all;
@@ -159,7 +162,7 @@ std::vector<Change> remedies(const Question& q, const PlanConfig& c, const Estim
     const std::optional<Run> run = resolved(q, a.config);
     if (!run) continue;
     const std::size_t needed = memory_on(*run, q.device(), q.machine).plan.total(), before = now.memory.plan.total();
-    if (needed < before) all.push_back({a.flags, before - needed, needed <= memory_of_machine(q)});
+    if (needed < before) all.push_back({a.flags, before - needed, needed <= memory_of_machine(q, *run)});
   }
   std::ranges::stable_sort(all, std::greater(), &Change::saved);
   if (all.size() > 3) all.resize(3);
@@ -176,47 +179,95 @@ bool fits_somehow(const Question& q, PlanConfig base, std::int64_t ranks) {
   bool found = false;
   Space(q, base, ranks).visit([&](const PlanConfig& c) {
     if (const auto run = found ? std::nullopt : resolved(q, c))
-      found = memory_on(*run, q.device(), q.machine).plan.total() <= memory_of_machine(q);
+      found = memory_on(*run, q.device(), q.machine).plan.total() <= memory_of_machine(q, *run);
   });
   return found;
 }
 
 }  // namespace
 
-Fit fit(const Question& q, const std::string& recipe, const std::function<void(std::int64_t)>& progress) {
+namespace {
+
+// For each mesh, sharding and recompute the settings to try, in increasing order of the memory that they need.
+std::vector<std::vector<PlanConfig>> choices(const Question& q, const Space& space) {
+  std::vector<std::vector<PlanConfig>> all;
+  space.visit([&](const PlanConfig& mesh) {
+    const std::vector<PlanConfig> batches = space.batches(mesh, resolved(q, mesh)->mesh.data_parts());
+    for (const Recompute r : kRecompute) {
+      all.push_back(batches);
+      for (PlanConfig& c : all.back()) c.precision.execution.recompute = r;
+    }
+  });
+  return all;
+}
+
+// Plans one setting, and keeps it if it is one of the fastest; false if it does not fit.
+bool try_one(const Question& q, const PlanConfig& c, Fit& found) {
+  std::optional<Run> run = resolved(q, c);
+  ++found.tried;
+  if (!run) return false;
+  JobMemory memory = memory_on(*run, q.device(), q.machine);
+  if (memory.plan.total() > memory_of_machine(q, *run)) return false;
+  Estimate e{*std::move(run), std::move(memory), true, std::nullopt, std::nullopt};
+  e.speed = speed_of(e.run, *q.machine, q.assumptions(), false);
+  const auto equals = [&](const Candidate& other) {
+    return other.estimate.speed->seconds == e.speed->seconds &&
+           other.estimate.memory.plan.total() == e.memory.plan.total();
+  };
+  if (std::ranges::any_of(found.fastest, equals)) return true;
+  found.fastest.push_back({c, std::move(e)});
+  std::ranges::stable_sort(found.fastest, {}, [](const Candidate& one) { return middle(*one.estimate.speed); });
+  if (found.fastest.size() > kShown) found.fastest.pop_back();
+  return true;
+}
+
+// `one` of the settings `c` beside bf16.
+Pair pair_of(const Question& q, PlanConfig c, Estimate one) {
+  Pair pair{std::move(one), std::nullopt};
+  if (!q.machine || c.precision.precision == settings::Precision::fp32) return pair;
+  c.precision = settings::precision_under(c.precision, c, settings::kPlainRecipe);
+  pair.bf16 = q.estimate(c);
+  pair.asked.ratio = ratio_of(*pair.asked.speed, *pair.bf16->speed);
+  return pair;
+}
+
+}  // namespace
+
+std::vector<Pair> sweep(const Question& q, const std::string& recipe) {
+  std::vector<Pair> all;
+  for (const std::int64_t ranks : q.config.sweep) {
+    PlanConfig c = q.under(recipe);
+    c.ranks = ranks;
+    all.push_back(pair_of(q, c, q.estimate(c)));
+  }
+  return all;
+}
+
+Fit fit(const Question& q, const std::string& recipe, const Watch& watch) {
   PlanConfig base = q.under(recipe);
   const Run asked = run_of(q, base);
   base.ranks = asked.mesh.ranks();
   const Space space(q, base, asked.batch_size * asked.micro_batches * asked.mesh.data_parts());
+  const std::vector<std::vector<PlanConfig>> all = choices(q, space);
+  std::int64_t most = 0;
+  for (const auto& batches : all) most += std::ssize(batches);
   Fit found;
-  const auto try_one = [&](const PlanConfig& c) {
-    std::optional<Run> run = resolved(q, c);
-    progress(++found.tried);
-    if (!run) return false;
-    JobMemory memory = memory_on(*run, q.device(), q.machine);
-    if (memory.plan.total() > memory_of_machine(q)) return false;
-    Estimate e{*std::move(run), std::move(memory), true, std::nullopt, std::nullopt};
-    e.speed = speed_of(e.run, *q.machine, q.assumptions(), false);
-    const auto equals = [&](const Candidate& other) {
-      return other.estimate.speed->seconds == e.speed->seconds &&
-             other.estimate.memory.plan.total() == e.memory.plan.total();
-    };
-    if (std::ranges::any_of(found.fastest, equals)) return true;
-    found.fastest.push_back({c, std::move(e)});
-    std::ranges::stable_sort(found.fastest, {}, [](const Candidate& one) { return middle(*one.estimate.speed); });
-    if (found.fastest.size() > kShown) found.fastest.pop_back();
-    return true;
-  };
-  space.visit([&](const PlanConfig& mesh) {
-    const auto parts = static_cast<std::int64_t>(resolved(q, mesh)->mesh.data_parts());
-    for (const Recompute r : kRecompute)
-      for (PlanConfig c : space.batches(mesh, parts)) {
-        c.precision.execution.recompute = r;
-        if (!try_one(c)) break;  // more sequences need more memory
-      }
-  });
-  for (std::int64_t ranks = 1; ranks <= 4096 && found.fewest_ranks == 0; ranks *= 2)
+  for (const auto& batches : all) {
+    for (const PlanConfig& c : batches) {
+      if (found.stopped || (found.stopped = watch.stop())) break;
+      watch.progress(found.tried + 1, most);
+      if (!try_one(q, c, found)) break;  // more sequences need more memory
+    }
+  }
+  for (std::int64_t ranks = 1; ranks <= 4096 && found.fewest_ranks == 0 && !found.stopped; ranks *= 2)
     if (fits_somehow(q, base, ranks)) found.fewest_ranks = ranks;
+  // The search has the speeds of the slowest and the fastest combination alone.
+  for (Candidate& c : found.fastest) {
+    c.estimate.speed = speed_of(c.estimate.run, *q.machine, q.assumptions());
+    Pair pair = pair_of(q, c.config, std::move(c.estimate));
+    c.estimate = std::move(pair.asked);
+    if (!found.bf16) found.bf16 = std::move(pair.bf16);
+  }
   return found;
 }
 

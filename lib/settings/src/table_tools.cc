@@ -112,7 +112,10 @@ void add_plan(Rows& rows) {
            .between(1, 1024),
        real("imbalance", "1", 1, 1e6, "rows of the busiest rank's experts, as a multiple of the mean", &N::imbalance),
        whole("tokens", "", 1, "tokens of the whole run, for its days", &N::tokens),
-       real("require-gain", "", 0, 1e6, "speed over bf16 below which the status is 1", &N::require_gain)});
+       real("require-gain", "", 0, 1e6, "speed over bf16 below which the status is 1", &N::require_gain),
+       text("plot", "FILE", "draw memory by category, and tokens/s on a machine, into an image, .svg or .png", &N::plot)
+           .is(FlagKind::path),
+       row(cli::force_flag(), &N::force)});
 }
 
 }  // namespace fp8::settings

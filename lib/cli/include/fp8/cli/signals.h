@@ -49,4 +49,7 @@ class StopSignals {
   std::thread thread_;
 };
 
+/// Ends the process as `signal` does by default, without the files that it was writing; for StopSignals::Hooks.
+void end_by_signal(int signal);
+
 }  // namespace fp8::cli

@@ -8,7 +8,8 @@
 
 namespace fp8::plan {
 
-/// The plans of several recipes beside each other: memory, whether they fit, speed, terms and the verdict.
+/// The plans of several recipes: memory, whether they fit, speed, terms and the verdict. A column for each, or, where
+/// that is wider than 100 columns, a row with a part of it.
 std::string table_of(const Question& q, const std::vector<Estimate>& estimates);
 
 /// The time of each unit in a micro-batch, layers of equal times in one row.
@@ -23,8 +24,12 @@ std::string text_of(const std::vector<Change>& changes);
 /// The settings that --fit found, and those of the flags for comparison.
 std::string table_of(const Question& q, const Fit& fit, const Estimate& asked);
 
-/// Plans for several numbers of ranks.
-std::string table_of_sweep(const std::vector<Estimate>& estimates);
+/// Plans for several numbers of ranks, and the verdict on the last.
+std::string table_of_sweep(const std::vector<Pair>& all);
+
+/// The fastest in the middle of its interval of those that fit, among the estimates of `recipes`, the last of `all`;
+/// null if none fits, or without a machine.
+const Estimate* fastest_of(const std::vector<Estimate>& all, const std::vector<std::string>& recipes);
 
 /// The command that runs a plan: "mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN ...".
 std::string command_of(const settings::PlanConfig& config, const Estimate& e);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,15 @@ struct Change {
 /// The three changes of one setting of `c` that save the most memory, of those that save any.
 std::vector<Change> remedies(const Question& q, const settings::PlanConfig& c, const Estimate& now);
 
+/// A run beside the same settings in bf16.
+struct Pair {
+  Estimate asked;                ///< with the speed relative to bf16, if that is planned
+  std::optional<Estimate> bf16;  ///< nothing without a machine, and for fp32
+};
+
+/// The runs under `recipe` on each number of ranks of --sweep. Throws Error for numbers that the mesh does not divide.
+std::vector<Pair> sweep(const Question& q, const std::string& recipe);
+
 /// Settings that --fit has found.
 struct Candidate {
   settings::PlanConfig config;
@@ -48,13 +58,21 @@ struct Candidate {
 
 /// What --fit found.
 struct Fit {
-  std::vector<Candidate> fastest;  ///< at most five that fit, the fastest first
+  std::vector<Candidate> fastest;  ///< at most five that fit, the fastest first, with the speed relative to bf16
+  std::optional<Estimate> bf16;    ///< the first of them in bf16; nothing without any, and for fp32
   std::int64_t fewest_ranks = 0;   ///< the least power of two of ranks on which some settings fit; 0: none was found
   std::int64_t tried = 0;          ///< settings that were planned
+  bool stopped = false;            ///< whether the search was stopped, and settings are left
+};
+
+/// How a search is watched and stopped.
+struct Watch {
+  std::function<void(std::int64_t tried, std::int64_t most)> progress;  ///< called for each of at most so many settings
+  std::function<bool()> stop;  ///< asked before each; true ends the search with what it has found
 };
 
 /// Searches mesh, micro-batch, recompute and sharding for config.ranks ranks under `recipe`, where a step has as many
-/// sequences as the settings give it. `progress` is called with the number of settings tried.
-Fit fit(const Question& q, const std::string& recipe, const std::function<void(std::int64_t)>& progress);
+/// sequences as the settings give it.
+Fit fit(const Question& q, const std::string& recipe, const Watch& watch);
 
 }  // namespace fp8::plan

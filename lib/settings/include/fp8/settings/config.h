@@ -186,6 +186,7 @@ struct PlanConfig : RunConfig, Recipes {
   double imbalance = 1;                ///< rows of the busiest rank's experts over the mean
   std::int64_t tokens = 0;             ///< tokens of the whole run; 0: not known
   std::optional<double> require_gain;  ///< speed over bf16 that is needed
+  std::string plot;                    ///< image to draw; empty: none
 };
 
 /// Flags of precision as one value, and the precision that they set.
