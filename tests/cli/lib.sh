@@ -28,6 +28,7 @@ work=$(mktemp -d) || exit 2
 trap 'cd / && rm -rf "$work" "$work.mpi"' EXIT
 export OMPI_MCA_orte_tmpdir_base="$work.mpi" # jobs that share a folder fail now and then: one removes it while another starts
 cd "$work" || exit 2
+export XDG_CONFIG_HOME="$work/config" # without the machine that the user has stored
 
 result() { # PASSED NAME
   count=$((count + 1))

@@ -2,7 +2,6 @@
 # fp8-plan: records, tables, statuses and errors. tests/mpi/plan.t compares its memory with that of fp8-step.
 . "${SRC:-.}/tests/cli/lib.sh"
 answering
-export XDG_CONFIG_HOME="$PWD/config" # without a stored machine
 plan() { fp8-plan "$@" -q; }
 # of EXPRESSION FLAGS: the value of an expression over r, the records
 of() {
@@ -89,6 +88,7 @@ sed "2a $host" "$SRC/share/machines/h200.json" >config/fp8/machine.json
 is "the machine of this host is used" "$(OMP_NUM_THREADS=3 fp8-plan tiny --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":"H200[^"]*"') $(cat err)" \
   "\"machine\":\"$(sed -n 's/^  "name": "\(.*\)",/\1/p' config/fp8/machine.json)\" fp8-plan: the machine is $PWD/config/fp8/machine.json"
 is "that of another host is not" "$(OMP_NUM_THREADS=2 fp8-plan tiny --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":null') $(grep -c 'not used: measured on' err)" '"machine":null 1'
+is "nor is one of another device" "$(OMP_NUM_THREADS=3 fp8-plan tiny --device cpu --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":null') $(cat err)" '"machine":null '
 rm -r config
 
 # --- errors

@@ -144,7 +144,10 @@ int run_plan(const cli::Arguments& arguments, cli::StopSignals& signals) {
   std::vector<std::string> of_model, of_machine;
   for (const std::string& key : config.keys)
     key.starts_with(kOfMachine) ? of_machine.push_back(key.substr(kOfMachine.size())) : of_model.push_back(key);
-  const plan::FoundMachine found = plan::find_machine(config.machine, of_machine);
+  plan::FoundMachine found = plan::find_machine(config.machine, of_machine);
+  // A stored machine is no machine for another device.
+  if (config.machine.empty() && found.machine && config.device.value_or(found.machine->device) != found.machine->device)
+    found = {};
   check_flags(arguments, found.machine.has_value());
   if (!found.machine && !of_machine.empty())
     throw Error(cli::flag_name("set") + " machine." + of_machine.front() + ": needs " + cli::flag_name("machine"));
