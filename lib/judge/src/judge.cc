@@ -72,6 +72,7 @@ CandidateSpec resolve(const Session& session, std::size_t checkpoint, const std:
 // All candidates of a checkpoint. Those that do not fit are left out with a note if nobody asked for them by name.
 std::vector<CandidateSpec> specs_of(const Session& session, std::size_t checkpoint, std::vector<std::string>& notes) {
   std::vector<CandidateSpec> specs;
+  std::string left_out, reason;  // the last of the reasons
   std::vector<std::string> names{settings::kExactRecipe, settings::kPlainRecipe};
   names.insert(names.end(), session.config.recipes.begin(), session.config.recipes.end());
   for (const std::string& name : names) {
@@ -80,10 +81,12 @@ std::vector<CandidateSpec> specs_of(const Session& session, std::size_t checkpoi
       specs.push_back(resolve(session, checkpoint, name));
     } catch (const Error& e) {
       if (asked) throw;
-      notes.push_back("leaves out " + name + ": " + e.what());
+      left_out += (left_out.empty() ? "" : ", ") + name;
+      reason = e.what();
     }
   }
-  if (specs.empty()) throw Error(session.checkpoints[checkpoint].path() + ": " + notes.back());
+  if (!left_out.empty()) notes.push_back("leaves out " + left_out + ": " + reason);
+  if (specs.empty()) throw Error(session.checkpoints[checkpoint].path() + ": " + reason);
   return specs;
 }
 
@@ -201,24 +204,34 @@ std::string_view name_of(Change change) {
   return "?";
 }
 
-// Other beginnings of the rollouts, of the candidate that is nearest without a change. Collective.
+// A candidate whose rollouts begin otherwise. Collective.
+Explanation begun_otherwise(const Session& session, const CandidateSpec& spec, std::size_t candidate, Change change,
+                            const Transform& transform) {
+  const Candidate c = compute(session, spec, 1, kFewSequences, transform);
+  session.journal.emit(json::object({{"type", "explanation"},
+                                     {"checkpoint", c.checkpoint},
+                                     {"candidate", c.name()},
+                                     {"change", name_of(change)},
+                                     {"tokens", c.figures.tokens()},
+                                     {"k3", c.figures.k3()}}));
+  return {.candidate = candidate, .change = change, .k3 = c.figures.k3(), .sequences = c.figures.sequences()};
+}
+
+// Other beginnings of the rollouts, of the candidate that is nearest without a change, and, where that leaves at most
+// half of its k3, of the other candidates. Collective.
 std::vector<Explanation> other_beginnings(const Session& session, const std::vector<CandidateSpec>& specs,
                                           const std::vector<Candidate>& candidates) {
   const auto nearest = std::ranges::min_element(candidates, {}, [](const Candidate& c) { return c.figures.k3(); });
-  const auto i = static_cast<std::size_t>(nearest - candidates.begin());
+  const auto first = static_cast<std::size_t>(nearest - candidates.begin());
   std::vector<std::pair<Change, Transform>> changes{{Change::without_first, without_first}};
   if (const auto bos = session.model.bos_token_id; bos && *bos < session.model.vocab_size)
     changes.emplace_back(Change::with_bos, with_bos(static_cast<std::int32_t>(*bos)));
   std::vector<Explanation> more;
   for (const auto& [change, transform] : changes) {
-    const Candidate c = compute(session, specs[i], 1, kFewSequences, transform);
-    more.push_back({.candidate = i, .change = change, .k3 = c.figures.k3(), .sequences = c.figures.sequences()});
-    session.journal.emit(json::object({{"type", "explanation"},
-                                       {"checkpoint", c.checkpoint},
-                                       {"candidate", c.name()},
-                                       {"change", name_of(change)},
-                                       {"tokens", c.figures.tokens()},
-                                       {"k3", c.figures.k3()}}));
+    more.push_back(begun_otherwise(session, specs[first], first, change, transform));
+    if (more.back().k3 > nearest->figures.k3() / 2) continue;
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (i != first) more.push_back(begun_otherwise(session, specs[i], i, change, transform));
   }
   return more;
 }
