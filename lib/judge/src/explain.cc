@@ -133,6 +133,14 @@ bool is_worse(const std::vector<SequenceSums>& a, const std::vector<SequenceSums
   return mean.value > 0 && mean.low > 0;
 }
 
+// Whether the rollouts give almost no token a lower log-probability than the candidate, and some a higher one: tokens
+// that were removed before the softmax leave each of the others more.
+bool is_one_sided(const Candidate& c) {
+  constexpr double kShare = 0.02, kLeastMean = 0.005;  // of the sum of |d|, nats
+  const double lower = (c.figures.mean_abs() - c.figures.k1()) / 2;
+  return c.figures.mean_abs() > kLeastMean && lower < kShare * c.figures.mean_abs();
+}
+
 }  // namespace
 
 void TemperatureFit::add(const Token& token, const TokenGrid& grid, double stated) {
@@ -218,12 +226,14 @@ Verdict verdict_of(const std::vector<Candidate>& candidates, Explanation best) {
                                  ? "; bf16 " + short_text(bf16->figures.k3())
                                  : "";
   if (!v.explained) {
+    const bool truncated = std::ranges::any_of(candidates, is_one_sided);
     const std::optional<Token>& from = c.figures.first_large();
     v.text = "nothing here explains them: " + name + ", the nearest, leaves mean |d| " +
              short_text(c.figures.mean_abs()) + " (k3 " + short_text(v.best.k3) + beside + ")";
     if (from)
       v.text +=
           ", from token " + std::to_string(from->position) + " of sequence " + std::to_string(from->sequence) + " on";
+    if (truncated) v.text += "; no token is less probable in the rollouts, as after top-p or top-k";
     return v;
   }
   v.text = name + " explains the log-probabilities (k3 " + short_text(v.best.k3) + beside + ")";

@@ -29,6 +29,7 @@ void check_plot(const JudgeConfig& config) {
   (void)plot::image_of(config.plot);
   std::vector<std::string> inputs = config.rollouts;
   inputs.push_back(config.model);
+  inputs.insert(inputs.end(), config.also.begin(), config.also.end());
   check_output(config.plot, config.force, inputs);
 }
 

@@ -121,6 +121,15 @@ TEST(Explanations, FindAShiftByOneToken) {
   EXPECT_HOLDS(v.text, "bf16 with log-probabilities that are one token early explains");
 }
 
+// A constant of each token, the logarithm of the probability that top-p leaves.
+TEST(Explanations, NoteLogProbabilitiesThatAreOnlyHigher) {
+  const auto q = [](std::int64_t s, std::int64_t i) { return exact(s, i) + 0.2 * std::abs(noise(s, i, 31)); };
+  EXPECT_HOLDS(verdict({candidate("bf16", q, plain)}).text,
+               "; no token is less probable in the rollouts, as after top-p");
+  const auto both = [](std::int64_t s, std::int64_t i) { return exact(s, i) + 0.2 * noise(s, i, 31); };
+  EXPECT_EQ(verdict({candidate("bf16", both, plain)}).text.find("top-p"), std::string::npos);
+}
+
 // Above 1e-4 a candidate explains if it leaves less than a twentieth of what bf16 leaves.
 TEST(Explanations, AcceptAShareOfWhatBf16Leaves) {
   const auto q = [](std::int64_t s, std::int64_t i) { return coarse(s, i) + 0.9 * std::abs(noise(s, i, 3)); };
