@@ -124,8 +124,11 @@ const std::vector<SequenceSums>* sums_of(const Candidate& c, Change change) {
   return nullptr;
 }
 
-// Whether the mean of `a` is above that of `b` over the same sequences, beyond chance.
+// Whether the mean of `a` is above that of `b` over the same sequences, beyond chance. Log-probabilities that are equal
+// up to the rounding of f32 are so by no chance.
 bool is_worse(const std::vector<SequenceSums>& a, const std::vector<SequenceSums>& b) {
+  constexpr double kEqual = 1e-11;
+  if (mean_of(b) < kEqual) return mean_of(a) >= kEqual;
   std::vector<SequenceSums> difference = over_same(a, b);
   for (std::size_t i = 0; i < difference.size(); ++i)
     if (difference[i].tokens > 0) difference[i].sum -= b[i].sum;

@@ -19,7 +19,7 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLowest = -9999;   // vLLM's number in place of minus infinity
 constexpr double kRounding = 1e-5;  // above 0 that sums in f32 may give
 
-const std::string kRecord = "the record";
+constexpr const char* kRecord = "the record";
 
 std::int32_t id_of(const Value& value, const std::string& member, std::int64_t vocabulary) {
   if (!value.is_int()) throw Error(member + ": an id is not an integer");

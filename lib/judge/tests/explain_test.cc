@@ -75,6 +75,10 @@ TEST(Explanations, ListCandidatesThatAreNotWorse) {
   EXPECT_EQ(v.best.candidate, 1U);
   EXPECT_EQ(v.equal, std::vector<std::size_t>{2});
   EXPECT_HOLDS(v.text, "; within chance of it: current");
+  const auto near = [](std::int64_t seq, std::int64_t i) { return coarse(seq, i) + (seq == 0 ? 0.01 : 0.0); };
+  EXPECT_TRUE(verdict({candidate("tensorwise", coarse, coarse), candidate("delayed", coarse, near)}).equal.empty());
+  const auto q = [](std::int64_t seq, std::int64_t i) { return coarse(seq, i) + 1e-3 * noise(seq, i, 41); };
+  EXPECT_EQ(verdict({candidate("tensorwise", q, coarse), candidate("delayed", q, near)}).equal.size(), 1U);
 }
 
 TEST(Explanations, FindATemperature) {
