@@ -1,3 +1,3 @@
-about := AdamW, learning-rate schedules, gradient norm and clipping
-deps  := base dtype device tensor
+about := AdamW, Muon, learning-rate schedules, gradient norm and clipping
+deps  := base dtype device tensor gemm ops
 hot   := %

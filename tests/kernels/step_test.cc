@@ -110,7 +110,7 @@ StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequenc
   model.store.gradients().add_squares(model.ctx, sums + 1);
   optim::set_gate(model.ctx, sums, sums + 1, 1.0, gate);
   const optim::Settings settings;
-  model.store.update(model.ctx, settings, optim::scalars_of(settings, 1, 1e-3, 1, gate));
+  model.store.update(model.ctx, model.engine, settings, optim::scalars_of(settings, 1, 1e-3, 1, gate));
   costs.update = costs_so_far() - before;
   return costs;
 }

@@ -102,6 +102,22 @@ long: pp-shards-8 | deep joined    | --grad-accumulation 2 | 1 | 8 --pp 2 --zero
 long: pp-copies-6 | mixture joined | --grad-accumulation 2 BALANCED | 1 | 6 --pp 3 --dp-replicate 2 | f32
 long: pp-lora-4 | mixture joined   | --grad-accumulation 3 --lora-rank 4 | 1 | 4 --pp 4 | f32
 
+muon-shards     | qwen3 packed     | MUON | 1 | 3 --zero 3 --grad-accumulation 2 | f32
+muon-zero-1     | tied separate    | MUON --muon-scale original | 1 | 4 --zero 1 --recompute full | f32
+muon-zero-2     | few joined       | MUON | 1 | 4 --zero 2 | f32
+muon-zeros      | tiny joined      | MUON | 3 | 3 --zero 1 | bits
+muon-copies     | qwen2 joined     | MUON | 1 | 4 --dp-replicate 2 --paranoid 1 | f32
+muon-tp         | qwen3 packed     | MUON | 1 | 4 --tp 4 --paranoid 1 | f32
+muon-tp-shards  | qwen2 joined     | MUON | 1 | 4 --tp 2 --zero 2 | f32
+muon-pp         | deep joined      | MUON --grad-accumulation 4 | 1 | 3 --pp 3 --save-every 1 --async-save | bits
+muon-pp-tp      | qwen2 joined     | MUON --grad-accumulation 2 | 1 | 4 --pp 2 --tp 2 | f32
+muon-pp-experts | mixture joined   | MUON --grad-accumulation 2 BALANCED | 1 | 2 --pp 2 | f32
+muon-ep         | mixture joined   | MUON BALANCED | 1 | 4 --ep 2 --zero 3 | f32
+muon-ep-tp      | mixtral packed   | MUON BALANCED | 1 | 8 --ep 2 --tp 2 --dp-replicate 2 --paranoid 1 | f32
+muon-lora       | tiny joined      | MUON DROPOUT | 1 | 2 --zero 2 | f32
+muon-bf16       | deep joined      | MUON --precision bf16 --master bf16 --moments bf16 --grad-accumulation 2 | 1 | 2 --pp 2 | bits
+muon-codes      | tiny joined      | MUON --recipe delayed | 3 | 3 --zero 1 | bits
+
 bf16            | tiny joined      | --precision bf16 | 1 | 2 | codes
 rowwise         | tiny joined      | --recipe rowwise | 1 | 3 | codes
 rowwise-gw      | tiny joined      | --recipe rowwise_with_gw_hp | 1 | 3 | codes
@@ -189,6 +205,7 @@ words() {
     s|EVALUATED|--eval-data $made/joined.tokens --eval-every 1 --eval-batches 2|
     s/SAMPLED/--sample-every 2 --sample-prompt To --sample-tokens 6/
     s/STATISTICS/--tensor-stats-every 2/
+    s/MUON/--optimizer muon --steps 5/
     s/BALANCED/--aux-loss 0.5 --z-loss 0.1/
     s/DROPOUT/--lora-rank 4 --lora-dropout 0.25/
     s/CHOSEN/--recipe rowwise --recipe *.self_attn.*=tensorwise --recipe *.down_proj=delayed --fp8-gemms *.o_proj=forward,wgrad --fp8-lm-head/"

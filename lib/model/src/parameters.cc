@@ -271,6 +271,10 @@ void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& opti
   }
 }
 
+void assign_muon(std::vector<Parameter>& table) {
+  for (Parameter& p : table) p.muon = p.role == ParameterRole::linear && p.trainable;
+}
+
 void fuse_projections(std::vector<Parameter>& table) {
   const auto of_slot = [](const Parameter& p) { return std::tuple(p.unit, p.slot, p.expert); };
   for (auto first = table.begin(); first != table.end();) {

@@ -34,10 +34,7 @@ std::uint32_t update(const AdamwBlock& b, bool copies, const Settings& settings,
       .arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, copies ? b.compute_weight.data : nullptr},
       .coefficients = coefficients_of(settings, scalars, b.decay),
       .gate = *scalars.gate,
-      .seed = scalars.seed,
-      .number = scalars.update,
-      .tensor = b.tensor,
-      .first_element = b.first_element};
+      .random = {scalars.seed, scalars.update, b.tensor, b.first_element}};
   const std::int64_t n = b.master.size();
   std::uint32_t amax = 0;
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)

@@ -5,65 +5,16 @@
 #include <type_traits>
 
 #include "adamw_kernels.h"
-#include "fp8/base/round.h"
+#include "update_loops.h"
 
 namespace fp8::optim {
 namespace {
 
 using dtype::Bf16;
-
-// Random words of a chunk, one per element; see rounding_noise().
-struct Noise {
-  alignas(64) std::array<std::uint32_t, kChunk + 2 * kNoiseBlock> words;
-
-  // Generates words for `count` elements from element `offset` of the block on; returns a pointer to the first
-  // element's word.
-  const std::uint32_t* fill(const Update& u, std::int64_t offset, std::int64_t count) {
-    const std::int64_t first = u.first_element + offset;
-    const std::int64_t begin = first / kNoiseBlock, end = divide_up(first + count, kNoiseBlock);
-    const std::uint64_t seed = u.seed;
-    const std::int64_t number = u.number;
-    const std::uint32_t tensor = u.tensor;
-    for (std::int64_t block = begin; block < end; ++block) {
-      std::uint32_t* out = words.data() + (block - begin) * kNoiseBlock;
-#pragma GCC ivdep
-      for (std::int64_t lane = 0; lane < kNoiseLanes; ++lane) {
-        const auto w =
-            rounding_noise(seed, number, tensor, static_cast<std::uint64_t>(block), static_cast<std::uint32_t>(lane));
-        std::uint32_t* at = out + lane;
-        at[0] = w[0];
-        at[1 * kNoiseLanes] = w[1];
-        at[2 * kNoiseLanes] = w[2];
-        at[3 * kNoiseLanes] = w[3];
-        at[4 * kNoiseLanes] = w[4];
-        at[5 * kNoiseLanes] = w[5];
-        at[6 * kNoiseLanes] = w[6];
-        at[7 * kNoiseLanes] = w[7];
-      }
-    }
-    return words.data() + first % kNoiseBlock;
-  }
-};
-
-// out = value for scalars: the compiler does not vectorize the assignment of a struct.
-void put(float& out, float value) { out = value; }
-void put(Bf16& out, Bf16 value) { out.bits = value.bits; }
-
-// Writes the compute weight of a stored master weight; returns its magnitude as bits, which order as the values do,
-// with NaN above all.
-template <class P, class C>
-std::uint32_t finish(P stored, [[maybe_unused]] C* compute_weight) {
-  const float value = dtype::to_float(stored);
-  if constexpr (!std::is_same_v<C, NoComputeWeight>) put(*compute_weight, dtype::from_float<C>(value));
-  return std::bit_cast<std::uint32_t>(value) & kMagnitude;
-}
-
-// The address of element i, or null if there is no compute weight.
-template <class C>
-C* at(C* compute_weight, [[maybe_unused]] std::int64_t i) {
-  if constexpr (std::is_same_v<C, NoComputeWeight>) return nullptr;
-  return compute_weight + i;
-}
+using FP8_ISA::at;
+using FP8_ISA::finish;
+using FP8_ISA::Noise;
+using FP8_ISA::put;
 
 // Updates elements [begin, end); returns the largest magnitude as bits.
 template <class P, class M, class C>
@@ -91,25 +42,16 @@ std::uint32_t update_chunk(const Arrays<P, M, C>& arrays, std::int64_t begin, st
   return amax;
 }
 
-// Copies elements [begin, end) of an unchanged master; returns the largest magnitude as bits.
-template <class P, class C>
-std::uint32_t keep_chunk(const P* master, C* compute_weight, std::int64_t begin, std::int64_t end) {
-  std::uint32_t amax = 0;
-#pragma GCC ivdep
-  for (std::int64_t i = begin; i < end; ++i) amax = std::max(amax, finish(master[i], at(compute_weight, i)));
-  return amax;
-}
-
 template <class P, class M, class C>
 std::uint32_t update(const Update& u, std::int64_t begin, std::int64_t end) {
   const Arrays<P, M, C> a{static_cast<P*>(u.arrays.master), u.arrays.gradient, static_cast<M*>(u.arrays.m),
                           static_cast<M*>(u.arrays.v), static_cast<C*>(u.arrays.compute_weight)};
-  if (u.gate.skip != 0) return keep_chunk(a.master, a.compute_weight, begin, end);
+  if (u.gate.skip != 0) return FP8_ISA::keep_chunk(a.master, a.compute_weight, begin, end);
   if constexpr (std::is_same_v<P, float> && std::is_same_v<M, float>) {
     return update_chunk(a, begin, end, u.coefficients, u.gate.gradient_scale, nullptr);
   } else {
     Noise noise;
-    return update_chunk(a, begin, end, u.coefficients, u.gate.gradient_scale, noise.fill(u, begin, end - begin));
+    return update_chunk(a, begin, end, u.coefficients, u.gate.gradient_scale, noise.fill(u.random, begin, end - begin));
   }
 }
 

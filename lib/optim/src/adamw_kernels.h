@@ -24,15 +24,20 @@ inline constexpr std::int64_t kChunk = 4096;              ///< elements; the ran
 inline constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu;  ///< bits of a magnitude, which order as the values do
 inline constexpr std::size_t kNoComputeWeight = 2;  ///< index in AdamwKernels::update if there is no compute weight
 
+/// Seed and counters of stochastic rounding.
+struct RandomNumbers {
+  std::uint64_t seed;          ///< seed of the run
+  std::int64_t number;         ///< number of the update
+  std::uint32_t tensor;        ///< see AdamwBlock
+  std::int64_t first_element;  ///< see AdamwBlock
+};
+
 /// One update of a block.
 struct Update {
   Arrays<void, void, void> arrays;  ///< arrays in the types of the kernel
   Coefficients coefficients;        ///< shared by all elements
   Gate gate;                        ///< skip flag and clipping factor
-  std::uint64_t seed;          ///< seed of stochastic rounding, whose counters are number, tensor and first_element
-  std::int64_t number;         ///< number of the update
-  std::uint32_t tensor;        ///< see Block
-  std::int64_t first_element;  ///< see Block
+  RandomNumbers random;             ///< of stochastic rounding
 };
 
 /// Loops of one instruction set.

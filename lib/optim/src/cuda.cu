@@ -1,7 +1,7 @@
-// The templates of adamw.cuh with the CUDA launcher.
-#include "adamw.cuh"
+// The templates of adamw.cuh and muon.cuh with the CUDA launcher.
 #include "cuda.h"
 #include "fp8/device/cuda.h"
+#include "muon.cuh"
 
 namespace fp8::optim::cuda {
 
@@ -34,5 +34,19 @@ void add_in_order(const Context& ctx, std::span<const double> values, double* to
 void set_gate(const Context& ctx, const double* loss, const double* square_sum, double clip, Gate* gate) {
   set_gate_cuda(CudaLauncher(ctx), loss, square_sum, clip, gate);
 }
+
+void momentum(const Context& ctx, const MomentumBlock& block, const Scalars& scalars) {
+  momentum_cuda(CudaLauncher(ctx), block, scalars);
+}
+
+void muon(const Context& ctx, const MuonBlock& block, const Settings& settings, const Scalars& scalars) {
+  muon_cuda(CudaLauncher(ctx), block, settings, scalars);
+}
+
+void divide(const Context& ctx, const View& x, const double* square_sum) {
+  divide_cuda(CudaLauncher(ctx), x, square_sum);
+}
+
+void combine(const Context& ctx, const Combination& combination) { combine_cuda(CudaLauncher(ctx), combination); }
 
 }  // namespace fp8::optim::cuda

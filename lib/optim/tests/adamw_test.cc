@@ -144,10 +144,7 @@ TEST(AdamW, InstructionSetsChangeNoBit) {
             const Update u{.arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, b.compute_weight.data},
                            .coefficients = coefficients_of(settings, scalars_of(settings, t, 1e-2, 42, &kOpen), true),
                            .gate = kOpen,
-                           .seed = 42,
-                           .number = t,
-                           .tensor = 5,
-                           .first_element = 1003};
+                           .random = {42, t, 5, 1003}};
             const std::uint32_t amax = kernels.update[master][moments][compute_weight](u, 0, kElements);
             *state.amax.as<float>() = std::bit_cast<float>(amax);
           }

@@ -152,6 +152,7 @@ shard::StoreOptions store_options(const PrecisionConfig& precision, quant::CastC
 }
 
 void add_training(const RunConfig& c, shard::ModelSpec& spec) {
+  if (c.optimizer.algorithm == optim::Algorithm::muon) model::assign_muon(spec.table);
   spec.snapshot = c.async_save;
   spec.gathers_gradients = !c.gradients.empty();
   spec.store.master = c.master;

@@ -37,6 +37,11 @@ void complete_lora_settings(json::Value& one, json::Value& other) {
   }
 }
 
+void complete_optimizer_settings(json::Value& settings) {
+  for (const auto& [key, value] : {std::pair{"optimizer", json::Value("adamw")}, {"muon-scale", json::Value()}})
+    if (!settings.as_object().contains(key)) settings.as_object().set(key, value);
+}
+
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint) {
   std::string of_absent;  // difference of a setting that is null now: used if there is no other
   for (const auto& [key, value] : other.as_object()) {

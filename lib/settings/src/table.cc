@@ -284,7 +284,20 @@ void add_optimizer(Rows& rows) {
   const auto shapes = named_in_order<optim::ScheduleKind>(optim::schedule_names());
   const auto decays = named_in_order<optim::DecayShape>(optim::decay_shape_names());
   add(rows, "Optimizer", kStep, Resume::named,
-      {real("lr", "3e-4", 0, 1e6, "learning rate after warmup", s, &T::lr),
+      {choice("optimizer", "adamw", {{"adamw", optim::Algorithm::adamw}, {"muon", optim::Algorithm::muon}},
+              "optimizer of the linears of layers; everything else has AdamW", o, &O::algorithm)
+           .in(kStep | kPlan),
+       choice("muon-scale", "rms", {{"rms", optim::MuonScale::rms}, {"original", optim::MuonScale::original}},
+              "factor of Muon's updates (rms: 0.2 sqrt(max(rows, columns)), so that rates of AdamW fit; original: "
+              "sqrt(max(1, rows / columns)))",
+              o, &O::muon_scale)
+           .changes("optimizer")
+           .records([](auto& c, auto&) -> json::Value {
+             const optim::Settings& now = run_of(c).optimizer;
+             if (now.algorithm == optim::Algorithm::adamw) return {};
+             return now.muon_scale == optim::MuonScale::rms ? "rms" : "original";
+           }),
+       real("lr", "3e-4", 0, 1e6, "learning rate after warmup", s, &T::lr),
        choice("schedule", "cosine", shapes, "shape of the learning rate after warmup", s, &T::kind),
        whole("warmup-steps", "0", 0, "steps over which the learning rate grows linearly", s, &T::warmup)
            .changes("warmup")
@@ -315,7 +328,8 @@ void add_optimizer(Rows& rows) {
             &R::clip),
        choice("master", "fp32", stored, "format of the master weights (bf16: rounded stochastically)", &R::master)
            .in(kStep | kPlan),
-       choice("moments", "fp32", stored, "format of AdamW's moments (bf16: rounded stochastically)", &R::moments)
+       choice("moments", "fp32", stored, "format of the moments of the optimizer (bf16: rounded stochastically)",
+              &R::moments)
            .in(kStep | kPlan)});
 }
 

@@ -41,6 +41,12 @@ RowRange Layout::rows(int number) const {
 }
 
 Block Layout::block_on(const model::Parameter& p, int rank) const {
+  Block block = held_on(p, rank);
+  if (p.expert < 0 && place_of(rank).tensor % p.copies != 0) block.rows = {};
+  return block;
+}
+
+Block Layout::held_on(const model::Parameter& p, int rank) const {
   const Place at = place_of(rank);
   const std::vector<std::int64_t>& whole = p.whole_shape();
   std::array<RowRange, 2> block{RowRange{0, whole.front()}, {0, whole.size() > 1 ? whole.back() : 1}};
@@ -51,7 +57,6 @@ Block Layout::block_on(const model::Parameter& p, int rank) const {
     if (p.expert < experts.begin || p.expert >= experts.end) return none;
     return {rows_of(whole.front(), at.expert_shard, expert_shards()), block[1]};
   }
-  if (at.tensor % p.copies != 0) return none;
   if (!p.bounds.empty()) {
     const auto index = static_cast<std::size_t>(at.tensor / p.copies);
     block[static_cast<std::size_t>(p.tensor_parallel_axis)] = {p.bounds[index], p.bounds[index + 1]};
@@ -93,6 +98,7 @@ void Layout::build_slots() {
     if (!has_unit(p.unit) || !has_expert(p.expert)) continue;
     if (s.parameters.empty()) s.first_row = p.slot_row;
     s.trainable = p.trainable;
+    s.muon = p.muon;
     s.extent = {s.extent.rows + p.rows(), p.cols()};
     s.parameters.push_back(number);
     s.own_rows += rows(number).count();

@@ -43,6 +43,7 @@ void allocate_slot(const Context& ctx, const StoreOptions& options, const SlotLa
   if (trained) all.gradient = matrix(DType::f32, "gradients");
   if (trained && options.updates) {
     for (View* const moment : {&all.m, &all.v}) {
+      if (s.muon && moment == &all.v) continue;
       *moment = matrix(options.moments, "moments");
       ops::zero(ctx, *moment);
     }

@@ -149,6 +149,8 @@ MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec&
                      .batch = [&](const Context& there, device::PooledMemory& memory, int) {
                        return on_device(there, batch_of(trained), memory);
                      }});
+    const optim::Gate gate;
+    dry.store.update(ctx, dry.engine, {}, {.gate = &gate});
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.gradients().visit(ctx, {});

@@ -25,6 +25,7 @@ void add_parameters(const std::vector<model::Parameter>& table, const ParameterS
   for (std::size_t i = 0; i < table.size(); ++i) {
     const model::Parameter& p = table[i];
     if (!weight && !p.trainable) continue;
+    if (p.muon && prefix == ckpt::kMomentV) continue;
     StateTensor t{std::string(prefix) + p.name, p.whole_shape(), static_cast<int>(i), weight, {}, {}, {}};
     if (store != nullptr) {
       const ParameterShard& o = store->shards()[i];

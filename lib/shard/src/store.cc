@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "element.h"
 #include "fp8/linear/observer.h"
 #include "fp8/ops/norm.h"
+#include "fp8/optim/muon.h"
 #include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
 #include "view_bytes.h"
@@ -18,13 +20,6 @@ using model::UnitWeights;
 namespace {
 
 constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
-
-// A number that differs between the elements of a parameter, for the first element of a row of its block: the element's
-// index in the whole, if whole rows are divided over ranks.
-std::int64_t element_of(const model::Parameter& p, std::int64_t row) {
-  if (p.first_col() == 0) return (p.first_row() + row) * p.cols();
-  return p.rows() * p.first_col() + row * p.cols();
-}
 
 std::optional<TensorGroup> tensor_group(const comm::Mesh& mesh, const std::vector<model::Parameter>& table) {
   if (mesh.tensor().size() == 1) return std::nullopt;
@@ -58,6 +53,7 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
       scales_(ctx, mesh, layout_, own_),
       gather_(ctx, mesh, layout_, own_),
       gradients_(ctx, mesh, layout_, own_),
+      muon_(mesh, layout_, own_),
       column_factors_(options.fp8.column_factors) {
   if (config.experts && mesh.experts().size() > 1) exchange_.emplace(mesh, config.experts->count, options.expert_rows);
   if (!config.lora) return;
@@ -260,27 +256,37 @@ void ParameterStore::add_adapters(int unit, const model::AdaptedSlot& at, UnitWe
   }
 }
 
-void ParameterStore::update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars) {
+ParameterStore::Written ParameterStore::written_by_update(const ParameterShard& o) const {
+  Written w{o.compute_weight, {}, layout_.slot_of(o.number).form == WeightForm::delayed};  // in the compute format
+  if (o.compute_weight.data == o.master.data) w.compute_weight = {};
+  if (layout_.scale(o.number) >= 0 && !w.measured) w.amax = scales_.amax(o.number);
+  return w;
+}
+
+void ParameterStore::update(const Context& ctx, gemm::Engine& engine, const optim::Settings& settings,
+                            const optim::Scalars& scalars) {
   scales_.renew_delayed(ctx, &scalars.gate->skip);
   if (!layout_.frozen()) scales_.clear_current(ctx);
   for (const ParameterShard& o : own_.parameters) {
     const model::Parameter& p = layout_.parameter(o.number);
     if (o.rows.count() == 0 || !p.trainable) continue;
-    optim::AdamwBlock block{o.master,
-                            o.gradient,
-                            o.m,
-                            o.v,
-                            o.compute_weight,
-                            {},
-                            p.decay || settings.decay_all,
-                            static_cast<std::uint32_t>(o.number),
-                            element_of(p, o.rows.begin)};
-    if (o.compute_weight.data == o.master.data) block.compute_weight = {};
-    const bool measured = layout_.slot_of(o.number).form == WeightForm::delayed;  // in the compute format
-    if (layout_.scale(o.number) >= 0 && !measured) block.amax = scales_.amax(o.number);
-    optim::adamw(ctx, block, settings, scalars);
-    if (measured) scales_.measure(ctx, o.number);
+    if (p.muon) continue;
+    const Written w = written_by_update(o);
+    optim::adamw(ctx,
+                 {o.master, o.gradient, o.m, o.v, w.compute_weight, w.amax, p.decay || settings.decay_all,
+                  static_cast<std::uint32_t>(o.number), element_of(p, o.rows.begin)},
+                 settings, scalars);
+    if (w.measured) scales_.measure(ctx, o.number);
   }
+  muon_.compute(ctx, engine, scalars, [&](const ParameterShard& o, const View& direction) {
+    const model::Parameter& p = layout_.parameter(o.number);
+    const Written w = written_by_update(o);
+    optim::muon(ctx,
+                {o.master, direction, w.compute_weight, w.amax, p.whole_shape().front(), p.whole_shape().back(),
+                 p.decay, static_cast<std::uint32_t>(o.number), element_of(p, o.rows.begin)},
+                settings, scalars);
+    if (w.measured) scales_.measure(ctx, o.number);
+  });
   gather_.discard(false);
   if (!layout_.frozen()) cast_codes(ctx);  // otherwise adapters have changed, and weights with scales have not
 }

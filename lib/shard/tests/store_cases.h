@@ -354,7 +354,7 @@ inline void check_updates(const comm::Mesh& mesh, const StoreCase& c) {
         0, 1);
     for (Kit* kit : {&many, &alone}) {
       kit->store.gradients().finish(kit->ctx);
-      kit->store.update(kit->ctx, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
+      kit->store.update(kit->ctx, kit->engine, settings, optim::scalars_of(settings, step, 0.01, 7, &gate));
     }
   }
   for (std::size_t i = 0; i < many.store.shards().size(); ++i) {
@@ -407,7 +407,7 @@ inline void check_fused(const comm::Mesh& mesh, const hf::ModelConfig& config, b
       one->store.gradients().finish(one->ctx);
       const optim::Settings settings;
       const optim::Gate gate;
-      one->store.update(one->ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+      one->store.update(one->ctx, one->engine, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
     }
     for (const model::Pass pass : {model::Pass::forward, model::Pass::backward}) {
       const device::Scope scope(kit.arena), other(plain.arena);

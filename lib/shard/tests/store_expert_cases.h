@@ -76,7 +76,7 @@ struct DelayedMixture : Kit {
     store.gradients().finish(ctx);
     const optim::Settings settings;
     const optim::Gate gate{.skip = skip};
-    store.update(ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+    store.update(ctx, engine, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
     EXPECT_FALSE(store.scales().needs_calibration());
   }
   float scale(const std::string& name) const { return *state(name).scale.as<float>(); }

@@ -55,7 +55,7 @@ TEST(Store, FrozenParametersHaveWeightsAlone) {
   kit.store.gradients().finish(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate;
-  kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+  kit.store.update(kit.ctx, kit.engine, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
   for (std::size_t i = 0; i < before.size(); ++i) {
     const ParameterShard& o = kit.store.shards()[i];
     EXPECT_EQ(bytes_of(o.master) + bytes_of(o.codes) == before[i], !kit.store.table()[i].trainable);
@@ -87,7 +87,7 @@ TEST(Store, ASkippedUpdateChangesNothing) {
   kit.store.gradients().finish(kit.ctx);
   const optim::Settings settings;
   const optim::Gate gate{.skip = 1};
-  kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
+  kit.store.update(kit.ctx, kit.engine, settings, optim::scalars_of(settings, 1, 0.1, 0, &gate));
   for (std::size_t i = 0; i < before.size(); ++i) {
     const ParameterShard& o = kit.store.shards()[i];
     EXPECT_EQ(bytes_of(o.master) + bytes_of(o.compute_weight) + bytes_of(o.codes), before[i]);

@@ -30,7 +30,7 @@ void reshard(const comm::MeshShape& shape, const std::string& from, const std::s
     kit.store.gradients().finish(kit.ctx);
     const optim::Settings settings;
     const optim::Gate gate;
-    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
+    kit.store.update(kit.ctx, kit.engine, settings, optim::scalars_of(settings, 1, 0.01, 0, &gate));
     if (!from.empty()) {
       EXPECT_EQ(load(kit, *group, ckpt::Checkpoint::open(from), true), std::nullopt);
     }

@@ -582,7 +582,7 @@ Exit run(const settings::RunConfig& config, comm::Communicator& host_comm, const
     });
     context->memory = memory_of_job(*mesh, context->plan);
     if (const auto damage = load_model(state->model, host_comm, checkpoints->start(), setup.config.precision,
-                                       setup.resuming, settings::initial_adapters(setup.adapter, setup.config.seed))) {
+                                       setup.moments(), settings::initial_adapters(setup.adapter, setup.config.seed))) {
       checkpoints->refuse(*damage);
       continue;
     }

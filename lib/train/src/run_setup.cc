@@ -112,6 +112,7 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   if (found == nullptr || !found->is_object()) throw Error(what + ": has no settings, so the run cannot be resumed");
   json::Value settings = *found;
   settings::complete_lora_settings(settings, s.settings);
+  settings::complete_optimizer_settings(settings);
   const hf::ModelConfig trained = settings::config_to_train(c);
   if (s.lora && trained.lora && s.lora->targets == trained.lora->targets)  // other globs for the same linears
     settings.as_object().set("lora-targets", s.settings.as_object().at("lora-targets"));
@@ -124,7 +125,10 @@ void resume_from(RunSetup& s, const ckpt::Checkpoint& c, const ckpt::Checkpoint&
   settings::check_same_adapters(trained, c.path(), settings::config_to_train(model, s.lora.has_value()), s.lora,
                                 s.config.model);
   move_base(s, settings.as_object(), what);
-  settings::check_moments(c, s.table);
+  if (s.changes_optimizer())
+    s.position.updates = 0;
+  else
+    settings::check_moments(c, s.model_spec.table);
   note_phase(s, c);
   note_mesh(s, c.mesh(), mesh);
   s.notes.push_back(note_of_changes(s));
@@ -220,6 +224,10 @@ RunSetup resolve_alone(const settings::RunConfig& config, std::int64_t ranks, co
 }
 
 }  // namespace
+
+bool RunSetup::changes_optimizer() const {
+  return std::ranges::find(changes, "optimizer", &settings::SettingChange::name) != changes.end();
+}
 
 bool RunSetup::changes_computation() const {
   return std::ranges::any_of(changes, [](const settings::SettingChange& c) { return c.name != kMesh; });

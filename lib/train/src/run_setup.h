@@ -51,6 +51,10 @@ struct RunSetup {
 
   // Divides the layers into stages by what they cost on the device of the run. resolve() does not know it.
   void divide_layers(device::DeviceType device);
+  // Whether a run is resumed with another optimizer, whose state begins anew.
+  bool changes_optimizer() const;
+  // Whether the moments of the checkpoint are those of the run.
+  bool moments() const { return resuming && !changes_optimizer(); }
   // Whether a change is of more than the mesh, of which the bytes of a checkpoint do not tell.
   bool changes_computation() const;
   // FP8 GEMMs of a step on a rank of a stage, with blocks of logits of so many bytes.

@@ -120,7 +120,8 @@ void update(StepEnvironment& env, const optim::Settings& optimizer, double clip,
   }
   device::copy_bytes(ctx, &scalars->step_casts, ctx.device, &scalars->casts, ctx.device, sizeof scalars->casts);
   optim::set_gate(ctx, &scalars->loss, &scalars->square_sum, clip, &scalars->gate);
-  env.model.store.update(ctx, optimizer, optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate));
+  env.model.store.update(ctx, env.model.engine, optimizer,
+                         optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate));
 }
 
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace) {

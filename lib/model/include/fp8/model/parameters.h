@@ -90,6 +90,7 @@ struct Parameter {
   int block = 0;       ///< number of this rank's block
   int copies = 1;      ///< adjacent ranks of tensor parallelism that have the same block, whose gradients are summed
   bool decay = false;  ///< weight decay applies by default (two or more dimensions)
+  bool muon = false;   ///< updated by Muon, so that it has no second moment; false: by AdamW
   dtype::DType stored = dtype::DType::f32;  ///< format in a checkpoint, and of the shard of a frozen parameter
   bool trainable = true;   ///< has a gradient and moments; false: frozen, as all but adapters in a model with adapters
   bool fp8 = false;        ///< whether it computes in FP8
@@ -164,6 +165,10 @@ void assign_precisions(std::vector<Parameter>& table, const PrecisionRules& opti
 
 /// Makes the projections of each slot one linear (Parameter::fused) if all of them are FP8, in the same GEMMs.
 void fuse_projections(std::vector<Parameter>& table);
+
+/// Makes Muon the optimizer of the hidden matrices that are trained: the weights of the linears of layers. Embedding,
+/// LM head, norms, biases, routers and adapters keep AdamW.
+void assign_muon(std::vector<Parameter>& table);
 
 /// Number of elements of a table's parameters. Throws Error on overflow.
 std::int64_t parameter_count(const std::vector<Parameter>& table);

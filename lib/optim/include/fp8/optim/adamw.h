@@ -13,13 +13,24 @@ namespace fp8::optim {
 using device::Context;
 using tensor::View;
 
+/// The optimizer of hidden matrices; all other parameters have AdamW.
+enum class Algorithm : std::uint8_t { adamw, muon };
+
+/// Factor of Muon's updates of a matrix.
+enum class MuonScale : std::uint8_t {
+  rms,       ///< 0.2 sqrt(max(rows, columns)): updates as large as those of AdamW, whose learning rates fit
+  original,  ///< sqrt(max(1, rows / columns))
+};
+
 /// Constants of a run.
 struct Settings {
-  float beta1 = 0.9f;         ///< decay of the first moment
-  float beta2 = 0.95f;        ///< decay of the second moment
-  float eps = 1e-8f;          ///< added to the root of the second moment
-  float weight_decay = 0.1f;  ///< weight decay, per unit of learning rate
-  bool decay_all = false;     ///< norms and biases decay too, not only tensors with two or more dimensions
+  float beta1 = 0.9f;                      ///< decay of the first moment
+  float beta2 = 0.95f;                     ///< decay of the second moment
+  float eps = 1e-8f;                       ///< added to the root of the second moment
+  float weight_decay = 0.1f;               ///< weight decay, per unit of learning rate
+  bool decay_all = false;                  ///< norms and biases decay too, not only tensors with two or more dimensions
+  Algorithm algorithm = Algorithm::adamw;  ///< optimizer of hidden matrices
+  MuonScale muon_scale = MuonScale::rms;   ///< with Algorithm::muon
 };
 
 /// Result of the gradient's norm: clipping factor and skip flag. In memory of the tensors' device, so that a GPU does

@@ -33,6 +33,9 @@ json::Value fixed_settings(const RunConfig& config, const ResolvedRun& run);
 /// If only one of two runs has adapters, adds the settings of adapters to the other run, with the value null.
 void complete_lora_settings(json::Value& one, json::Value& other);
 
+/// Adds the optimizer, AdamW, to settings of a run that began before there was a choice.
+void complete_optimizer_settings(json::Value& settings);
+
 /// The first setting that differs between two objects, as a message names it: "--lr (0.1JOINT0.2)"; digests without
 /// values. Empty if none differs. Settings that `one` lacks are not compared.
 std::string first_difference(const json::Value& one, const json::Value& other, const std::string& joint);

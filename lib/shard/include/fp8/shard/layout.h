@@ -46,6 +46,7 @@ struct SlotLayout {
   bool trainable = false;         ///< whether its parameters are
   bool adapters = false;          ///< whether it has the A of adapters
   bool vector = false;            ///< whether its parameters have one dimension
+  bool muon = false;              ///< whether Muon updates its parameters
   linear::LinearPrecision fp8;    ///< precision of its FP8 parts; without recipe if none is FP8
   DType stored = DType::f32;      ///< format of the shards of frozen parameters
   model::Extent extent;           ///< extent of the whole matrix, of experts: of those of this rank
@@ -152,6 +153,8 @@ class Layout {
 
   /// The block of a parameter that rank `rank` of Mesh::model() has; no rows if another rank has the same.
   Block block_on(const model::Parameter& p, int rank) const;
+  /// The block of a parameter that rank `rank` of Mesh::model() has, which others may have too.
+  Block held_on(const model::Parameter& p, int rank) const;
 
  private:
   /// Numbers of a rank in its groups.

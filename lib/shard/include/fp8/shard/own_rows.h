@@ -16,7 +16,7 @@ struct ParameterShard {
   int number = 0;         ///< number in the parameter table
   RowRange rows{};        ///< rows of the block of Parameter::shape
   View master{};          ///< in the master format; in that of the file if it is frozen
-  View m{}, v{};          ///< empty unless training with updates and trainable
+  View m{}, v{};          ///< empty unless training with updates and trainable; v also empty under Muon
   View gradient{};        ///< f32; empty unless training and trainable
   View compute_weight{};  ///< weight in the compute format: the master itself if that has it; empty with FP8 all-gather
   View codes{};           ///< u8; empty without FP8 all-gather; the master itself if that is stored as codes

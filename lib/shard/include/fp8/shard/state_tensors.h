@@ -37,9 +37,9 @@ struct StateTensor {
   }
 };
 
-/// Weights, first and second moments of trainable ones, factors of stored codes, and scales and histories of a delayed
-/// recipe, each in the order of the table, with the rows that this rank holds and saves. Without a store those that
-/// follow from the table alone, with names and shapes.
+/// Weights, first moments of trainable ones, second moments of those that AdamW updates, factors of stored codes, and
+/// scales and histories of a delayed recipe, each in the order of the table, with the rows that this rank holds and
+/// saves. Without a store those that follow from the table alone, with names and shapes.
 std::vector<StateTensor> state_tensors(const std::vector<model::Parameter>& table,
                                        const ParameterStore* store = nullptr);
 /// The same with the rows of the store.

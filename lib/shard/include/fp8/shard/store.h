@@ -16,6 +16,7 @@
 #include "fp8/optim/adamw.h"
 #include "fp8/shard/expert_group.h"
 #include "fp8/shard/gather.h"
+#include "fp8/shard/muon.h"
 #include "fp8/shard/reduce.h"
 #include "fp8/shard/scales.h"
 #include "fp8/shard/tensor_group.h"
@@ -72,9 +73,9 @@ class ParameterStore final : public model::ParameterAccess {
   void refresh_compute_weights(const Context& ctx);
   /// Ends the calibration of scales(), and computes the codes of all weights. Collective.
   void end_calibration(const Context& ctx);
-  /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW on the own rows; then compute weights,
-  /// scales and codes. Collective.
-  void update(const Context& ctx, const optim::Settings& settings, const optim::Scalars& scalars);
+  /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW or Muon on the own rows, Muon with GEMMs
+  /// of `engine`; then compute weights, scales and codes. Collective.
+  void update(const Context& ctx, gemm::Engine& engine, const optim::Settings& settings, const optim::Scalars& scalars);
 
   /// Compares the masters and moments of the own rows with those of the other replicas and of the tp ranks that have
   /// the same block. Names the first parameter that differs: "replica 1 of model.norm.weight is not the same as replica
@@ -96,6 +97,13 @@ class ParameterStore final : public model::ParameterAccess {
     View bias;        // or empty
     View source;      // compute weights or masters of codes, where they are needed; else empty
   };
+  /// What an update of a parameter writes besides master and moments.
+  struct Written {
+    View compute_weight;  // as in optim::AdamwBlock
+    View amax;            // as in optim::AdamwBlock
+    bool measured;        // whether the amax is measured afterwards, because the scale is that of the compute weight
+  };
+  Written written_by_update(const ParameterShard& o) const;
   View bias_of(int unit, std::size_t slot) const;
   void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void cast_codes(const Context& ctx);
@@ -115,6 +123,7 @@ class ParameterStore final : public model::ParameterAccess {
   Scales scales_;
   WeightGatherer gather_;
   GradientReducer gradients_;
+  MuonDirections muon_;
   std::vector<quant::GemmSet> gemms_;  // by number in the table; empty: the sets of the table
   View column_factors_;
   View adapter_scaling_;

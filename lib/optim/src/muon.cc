@@ -1,0 +1,171 @@
+// Muon on the host: momentum and step in chunks of a fixed size, whose elements are independent; and the iteration, on
+// any device, of GEMMs and element-wise operations.
+#include "fp8/optim/muon.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "cuda.h"
+#include "fp8/base/error.h"
+#include "fp8/device/profile.h"
+#include "fp8/dtype/dispatch.h"
+#include "fp8/ops/norm.h"
+#include "muon_kernels.h"
+
+namespace fp8::optim {
+namespace {
+
+using dtype::DType;
+
+// Index of a type in MuonKernels.
+std::size_t index_of(DType type, const char* what) {
+  return dtype::with_float_type(type, std::string("Muon: ") + what,
+                                []<class T>() -> std::size_t { return std::is_same_v<T, float> ? 0 : 1; });
+}
+
+void check(const Context& ctx, const View& view, std::int64_t size, const char* what) {
+  if (view.size() != size) throw Error(std::string("Muon: ") + what + " differs from the block in size");
+  if (!view.contiguous()) throw Error(std::string("Muon: ") + what + " is not contiguous");
+  if (view.device != ctx.device) throw Error(std::string("Muon: ") + what + " is not on the context's device");
+}
+
+// body(begin, end) for chunks of n elements, on all threads.
+template <class Body>
+void each_chunk(std::int64_t n, Body&& body) {
+#pragma omp parallel for schedule(static) num_threads(device::host_threads()) if (n > kChunk)
+  for (std::int64_t begin = 0; begin < n; begin += kChunk) body(begin, std::min(begin + kChunk, n));
+}
+
+std::uint32_t step(const MuonBlock& b, bool copies, const MuonUpdate& u) {
+  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "compute weight") : kNoComputeWeight;
+  const auto kernel =
+      muon_kernels().step[index_of(b.master.dtype, "master")][index_of(b.direction.dtype, "direction")][compute_weight];
+  const std::int64_t n = b.master.size();
+  std::uint32_t amax = 0;
+#pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)
+  for (std::int64_t begin = 0; begin < n; begin += kChunk)
+    amax = std::max(amax, kernel(u, begin, std::min(begin + kChunk, n)));
+  return amax;
+}
+
+// x /= max(norm, 1e-7), where `square_sum`, on x's device, has the square of the norm.
+void divide(const Context& ctx, const View& x, const double* square_sum) {
+  const device::Timer timer(ctx, device::Work::optimizer, "Muon: norm", 2 * tensor::bytes_of(x),
+                            static_cast<double>(x.size()));
+  if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::divide(ctx, x, square_sum);
+  const auto kernel = muon_kernels().divide[index_of(x.dtype, "matrix")];
+  const float divisor = divisor_of(*square_sum);
+  each_chunk(x.size(), [&](std::int64_t begin, std::int64_t end) { kernel(x.data, divisor, begin, end); });
+}
+
+// out = a x + b sums, rounded once; out may be x.
+void combine(const Context& ctx, const Combination& c) {
+  const device::Timer timer(ctx, device::Work::optimizer, "Muon: combine", tensor::bytes_of(c.x, c.sums, c.out),
+                            3 * static_cast<double>(c.x.size()));
+  if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::combine(ctx, c);
+  const auto kernel = muon_kernels().combine[index_of(c.x.dtype, "matrix")];
+  each_chunk(c.x.size(), [&](std::int64_t begin, std::int64_t end) {
+    kernel(c.x.data, c.a, c.sums.as<float>(), c.b, c.out.data, begin, end);
+  });
+}
+
+// The squared norm of x, f64 [1] on its device.
+View square_sum_of(const Context& ctx, const View& x, const View& sums) {
+  const View total = tensor::allocate(ctx, DType::f64, {1}, "orthogonalization");
+  ops::zero(ctx, total);
+  if (x.dtype != DType::f32) ops::copy(ctx, x, sums);
+  add_squares(ctx, x.dtype == DType::f32 ? x : sums, ctx.dry ? nullptr : total.as<double>());
+  return total;
+}
+
+}  // namespace
+
+void momentum(const Context& ctx, const MomentumBlock& block, const Scalars& scalars) {
+  const std::int64_t n = block.gradient.size();
+  for (const auto& [view, what] :
+       {std::pair{&block.gradient, "gradient"}, {&block.momentum, "momentum"}, {&block.direction, "direction"}})
+    check(ctx, *view, n, what);
+  if (n == 0) return;
+  const device::Timer timer(ctx, device::Work::optimizer, "Muon: momentum",
+                            2 * tensor::bytes_of(block.momentum) + tensor::bytes_of(block.gradient, block.direction),
+                            7 * static_cast<double>(n));
+  if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) return cuda::momentum(ctx, block, scalars);
+  const auto kernel =
+      muon_kernels().momentum[index_of(block.momentum.dtype, "momentum")][index_of(block.direction.dtype, "direction")];
+  const MomentumUpdate u{block.gradient.as<float>(),
+                         block.momentum.data,
+                         block.direction.data,
+                         *scalars.gate,
+                         {scalars.seed, scalars.update, block.tensor, block.first_element}};
+  each_chunk(n, [&](std::int64_t begin, std::int64_t end) { kernel(u, begin, end); });
+}
+
+double orthogonalization_flops(std::int64_t rows, std::int64_t columns) {
+  const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
+  return kIterations * (4 * m * m * n + 2 * m * m * m);
+}
+
+void orthogonalize(const Context& ctx, gemm::Engine& engine, const View& x) {
+  if (x.rank != 2 || !x.contiguous()) throw Error("Muon: needs a contiguous matrix");
+  if (x.size() == 0) return;
+  const device::Scope scope(*ctx.arena);
+  const DType type = x.dtype;
+  const std::int64_t rows = x.shape[0], columns = x.shape[1], side = std::min(rows, columns);
+  const auto scratch = [&](DType of, std::int64_t r, std::int64_t c) {
+    return tensor::allocate(ctx, of, {r, c}, "orthogonalization");
+  };
+  const View gram = scratch(type, side, side), polynomial = scratch(type, side, side);
+  const View product = scratch(DType::f32, rows, columns);
+  const View square = product.reshaped({x.size()}).rows(0, side * side).reshaped({side, side});
+  divide(ctx, x, square_sum_of(ctx, x, product).as<double>());
+  const bool tall = rows > columns;
+  const auto multiply = [&](const View& a, const View& b, const View& c) {
+    engine.matmul(ctx, {a, type, {}}, {b, type, {}}, c, {});
+  };
+  const View wide = tall ? x.transposed() : x;
+  for (int i = 0; i < kIterations; ++i) {
+    multiply(wide, wide.transposed(), gram);
+    multiply(gram, gram, square);
+    combine(ctx, {gram, kB, square, kC, polynomial});
+    tall ? multiply(x, polynomial.transposed(), product) : multiply(polynomial, x, product);
+    combine(ctx, {x, kA, product, 1, x});
+  }
+}
+
+void muon(const Context& ctx, const MuonBlock& block, const Settings& settings, const Scalars& scalars) {
+  const std::int64_t n = block.master.size();
+  check(ctx, block.master, n, "master");
+  check(ctx, block.direction, n, "direction");
+  if (!block.compute_weight.empty()) check(ctx, block.compute_weight, n, "compute weight");
+  if (!block.amax.empty() && block.amax.size() != 1) throw Error("Muon: amax must be a scalar");
+  if (n == 0) return;
+  const bool same = block.compute_weight.data == block.master.data && block.compute_weight.dtype == block.master.dtype;
+  const bool copies = !block.compute_weight.empty() && !same;
+  const device::Timer timer(ctx, device::Work::optimizer, "Muon: step",
+                            2 * tensor::bytes_of(block.master) + tensor::bytes_of(block.direction) +
+                                (copies ? tensor::bytes_of(block.compute_weight) : 0.0),
+                            3 * static_cast<double>(n));
+  if (ctx.dry) return;
+  if (ctx.device == device::DeviceType::cuda) {
+    MuonBlock there = block;
+    if (!copies) there.compute_weight = {};
+    return cuda::muon(ctx, there, settings, scalars);
+  }
+  const std::uint32_t amax = step(block, copies,
+                                  {block.master.data,
+                                   block.direction.data,
+                                   copies ? block.compute_weight.data : nullptr,
+                                   muon_coefficients(settings, scalars, block),
+                                   *scalars.gate,
+                                   {scalars.seed, scalars.update, block.tensor, block.first_element}});
+  if (!block.amax.empty()) {
+    float* largest = block.amax.as<float>();
+    *largest = std::bit_cast<float>(std::max(amax, std::bit_cast<std::uint32_t>(*largest) & kMagnitude));
+  }
+}
+
+}  // namespace fp8::optim
