@@ -145,6 +145,9 @@ std::optional<std::string> take_model(RunSetup& s, ModelSetup model) {
   if (s.model_spec.config.experts) std::erase(c.precision.given, "tensor-stats-every");  // acts in every precision
   s.notes = std::move(model.notes);
   s.notes.insert(s.notes.begin(), settings::note_of_unused(c.precision, c.precision.recipe_names()));
+  if (c.optimizer.algorithm == optim::Algorithm::muon &&
+      std::ranges::none_of(s.model_spec.table, &model::Parameter::muon))
+    s.notes.push_back(cli::flag_name("optimizer") + " muon: only adapters are trained, and AdamW updates them");
   return model.tokenizer;
 }
 
