@@ -1,6 +1,7 @@
-// AdamW on a GPU against the host: equal bits in every type, for whole tensors and blocks, also for skipped steps; and
-// the sums and the gate of the whole gradient.
+// AdamW and Muon on a GPU against the host: equal bits in every type, for whole tensors and blocks, also for skipped
+// steps; the sums and the gate of the whole gradient; and the iteration of Muon.
 #include "../../lib/optim/tests/blocks.h"
+#include "fp8/optim/muon.h"
 #include "gpu.h"
 
 namespace fp8::optim {
@@ -96,6 +97,59 @@ TEST(AdamWGpu, SumsAndGateMatchTheHost) {
     EXPECT_NEAR(got.second, squares, 1e-12 * squares) << n;
     EXPECT_EQ(on_gpu(), got) << "a second run must have equal bits";
   }
+}
+
+TEST(MuonGpu, UpdatesMatchTheHostBitForBit) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  const Settings settings;
+  for (const DType stored : {DType::f32, DType::bf16})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const std::int64_t n : {1, 127, 2049, 300001})
+        for (const int skip : {0, 1}) {
+          State host(n, stored, stored, DType::bf16), device(n, stored, stored, DType::bf16);
+          const Tensor direction(type, {n}), direction_back(type, {n});
+          Tensor gate(DType::i32, {2});
+          auto* const here = new (gate.view().data) Gate{.gradient_scale = 0.3f, .skip = skip};
+          host.next_gradient(1);
+          device.next_gradient(1);
+          const auto update = [&](const device::Context& ctx, const AdamwBlock& b, const tensor::View& u, Gate* open) {
+            const Scalars scalars = scalars_of(settings, 1, 1e-2, 42, open);
+            momentum(ctx, {b.gradient, b.m, u, b.tensor, b.first_element}, scalars);
+            muon(ctx, {b.master, u, b.compute_weight, b.amax, 1, n, true, b.tensor, b.first_element}, settings,
+                 scalars);
+          };
+          update({}, host.whole(), direction.view(), here);
+          const There there(gpu, device);
+          const tensor::View direction_there = gpu.put(direction.view());
+          update(gpu.context(), there.block(0, n), direction_there, static_cast<Gate*>(gpu.put(gate.view()).data));
+          there.bring();
+          gpu.get(direction_there, direction_back.view());
+          gpu.clear();
+          ASSERT_EQ(device.bytes() == host.bytes(), true) << n << ", " << skip;
+          ASSERT_EQ(bytes_of(direction_back) == bytes_of(direction), true) << n << ", " << skip;
+        }
+}
+
+TEST(MuonGpu, IterationIsNearTheHost) {
+  FP8_NEED_GPU();
+  test::Gpu gpu;
+  for (const auto& [type, bound] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 0.05}})
+    for (const auto& [rows, columns] : {std::pair{128, 320}, {320, 128}, {256, 256}}) {
+      const Tensor x(type, {rows, columns}), back(type, {rows, columns});
+      for (std::int64_t i = 0; i < x.view().size(); ++i) set(x, i, std::sin(0.37f * static_cast<float>(i * i % 1009)));
+      const tensor::View there = gpu.put(x.view());
+      gemm::Engine engine;
+      orthogonalize(gpu.context(), engine, there);
+      gpu.get(there, back.view());
+      gpu.clear();
+      device::Arena arena(std::size_t{8} << 20, device::DeviceType::host);
+      device::Context ctx;
+      ctx.arena = &arena;
+      orthogonalize(ctx, engine, x.view());
+      for (std::int64_t i = 0; i < x.view().size(); ++i)
+        ASSERT_NEAR(static_cast<double>(get(back, i)), static_cast<double>(get(x, i)), bound) << i;
+    }
 }
 
 }  // namespace
