@@ -34,7 +34,8 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
   "--precision fp8 --recipe delayed --fp8-format e4m3 --amax-algo most_recent --margin 1 --no-fp8-all-gather" \
   "--precision fp8 --recipe rowwise --rowwise-single-copy" "--precision fp8 --recipe delayed --fp8-gemms dgrad,wgrad --fp8-gemms *.o_proj=forward" \
   "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" \
-  "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1" "--precision fp8 --fuse-projections"; do
+  "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1" "--precision fp8 --fuse-projections" \
+  "--optimizer muon --precision fp8 --recipe delayed --master bf16 --moments bf16" "--optimizer muon --muon-scale original --async-save"; do
   n=$((n + 1))
   mkdir a$n b$n
   (cd a$n && same_command $way >log 2>err)
@@ -132,6 +133,15 @@ says "fp8-log shows the changes" '^changed +from step 4: batch 4 to 6, lr 0.01 t
 says "a plot marks the changes" 'lr 0.01 to 0.001' sh -c 'fp8-log --plot loss part -o changed.svg && cat changed.svg'
 ok "other data begins at its first sample" go3 --out wrong --change data,lr --data d2.h5 --lr 1e-3
 says "the checkpoint has the position" '"base":\{"step":3,"tokens":192,"sample":0\}' strings -n 8 wrong/step-00000009/rank-00000-of-00001.h5
+# moments: how many first and second moments a checkpoint has
+moments() { fp8-info "$1" | sed -n 's/^optimizer\/[mv]: \([0-9]*\) .*/\1/p' | tr '\n' ' '; }
+go3 --out other --until-step 3 >log3 2>err && cp -r other straight && go3 --out straight --until-step 4 >log4 2>err
+says "another optimizer is refused unless it is named" 'optimizer \("adamw", now "muon"\); .* --change optimizer to go on' \
+  go3 --out other --optimizer muon
+is "a run under AdamW has two moments of each parameter" "$(moments other@3)" "21 21 "
+ok "--change optimizer goes on with Muon" go3 --out other --optimizer muon --change optimizer
+is "the loss before its first update is that of AdamW" "$(losses out | head -n 1)" "$(losses log4)"
+is "Muon has one moment of the linears of layers" "$(moments other@last)" "21 7 "
 says "an unknown name is refused with the list" "^fp8-step: --change: 'rate' is not one of data, seq-length, batch, sampler, " go3 --out wrong \
   --change rate
 says "a difference that is not named is refused" 'or --change clip to go on with the new ones$' go3 --out part --change lr,batch $new --clip 2 \

@@ -232,7 +232,7 @@ TEST(Flags, ChangesAreNamedByFlags) {
   EXPECT_EQ(read({"--change", "batch-size,grad-accumulation", "--change", "warmup-from,lr,seq-length"}).change, all);
   EXPECT_TRUE(read({}).change.empty());
   const std::string list =
-      "is not one of data, seq-length, batch, sampler, documents, seed, lr, schedule, warmup, min-lr, "
+      "is not one of data, seq-length, batch, sampler, documents, seed, optimizer, lr, schedule, warmup, min-lr, "
       "schedule-steps, decay-steps, decay-shape, weight-decay, decay, betas, eps, clip, master, moments, aux-loss, "
       "z-loss, lora-dropout, template, steps";
   for (const char* name : {"norm", "model", "", "zero"})
@@ -365,6 +365,9 @@ TEST(Resume, SettingsThatMayNotChangeAreNamed) {
   EXPECT_EQ(difference([](RunConfig& c) { c.sampler = data::SamplerKind::sequential; }),
             refused("--sampler (\"shuffle\", now \"sequential\")"));
   EXPECT_EQ(difference([](RunConfig& c) { c.seed = 3; }), refused("--seed (0, now 3)"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.algorithm = optim::Algorithm::muon; }),
+            refused("--optimizer (\"adamw\", now \"muon\")"));
+  EXPECT_EQ(difference([](RunConfig& c) { c.optimizer.muon_scale = optim::MuonScale::original; }), "no error");
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.lr = 1e-3; }), refused("--lr (3e-04, now 0.001)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.min_lr = 1e-5; }), refused("--min-lr (0.0, now 1e-05)"));
   EXPECT_EQ(difference([](RunConfig& c) { c.schedule.kind = optim::ScheduleKind::linear; }),
