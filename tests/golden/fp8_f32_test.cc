@@ -1,5 +1,5 @@
-// FP8 linears in a model with float32 activations, against tests/golden/fp8-f32 within the bounds of its README. With
-// bf16 activations the rounding would hide the differences between recipes.
+// FP8 and FP4 linears in a model with float32 activations, against tests/golden/fp8-f32 and tests/golden/nvfp4 within
+// the bounds of their READMEs. With bf16 activations the rounding would hide the differences between recipes.
 #include <gtest/gtest.h>
 
 #include "curve.h"
@@ -76,11 +76,18 @@ FirstStepBounds bounds_of_spread(const std::string& model, const std::string& re
           std::fmax(1.5e-3, 2 * spread.get_double("grad_norm", path)), 5e-2};
 }
 
+// The recipes with one bound for all gradients. Of nvfp4 each gradient has its own.
+std::vector<quant::Recipe> fp8_recipes() {
+  std::vector<quant::Recipe> fp8;
+  std::ranges::copy_if(quant::recipes(), std::back_inserter(fp8), [](const quant::Recipe& r) { return !r.fp4(); });
+  return fp8;
+}
+
 TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
   const TrainingFolder at("llama3");
   FirstBatch first(at.path("data.h5"));
   for (const std::string& model : kDenseModels)
-    for (const quant::Recipe& recipe : quant::recipes()) {
+    for (const quant::Recipe& recipe : fp8_recipes()) {
       const Distance d = first_step(model, recipe, std::string(recipe.name), first);
       const bool tight =
           recipe.scale_rule == quant::ScaleRule::torchao || recipe.scale_rule == quant::ScaleRule::current;
@@ -92,42 +99,60 @@ TEST(Fp8InFloats, FirstStepMatchesForEveryRecipe) {
     }
 }
 
-// The file of --gradients, within three times the change of each reference gradient when norm weights change by 1e-7,
-// and at least 1e-3, as its README says.
+// References of one recipe, and the least bound of a gradient: a code of four bits flips visibly.
+struct References {
+  std::string folder;
+  double least;
+};
+References references_of(const quant::Recipe& recipe) {
+  return recipe.fp4() ? References{"tests/golden/nvfp4/", 2e-2} : References{"tests/golden/fp8-f32/", 1e-3};
+}
+
+// The gradients in a file of --gradients against the entries grad/ and norm/ of a reference, each within three times
+// its change when norm weights change by 1e-7, as the READMEs say.
+void expect_gradients(const std::string& path, const test::PlainFile& expected, const json::Object& spread,
+                      double least) {
+  const hf::SafetensorsFile file(path);
+  std::size_t found = 0;
+  for (const h5::Entry& e : expected.list()) {
+    const bool whole = e.name.starts_with("grad/");
+    if (!whole && !e.name.starts_with("norm/")) continue;
+    ++found;
+    const std::string tensor = e.name.substr(e.name.find('/') + 1);
+    const hf::TensorInfo* info = file.find(tensor);
+    ASSERT_NE(info, nullptr) << tensor;
+    std::vector<float> floats(static_cast<std::size_t>(info->elements()));
+    file.read_rows_f32(*info, 0, info->shape[0], floats);
+    const Values is{floats.begin(), floats.end()}, wanted = values(expected, e.name);
+    const double moved = spread.at(tensor).as_array().at(whole ? 0 : 1).as_double(), bound = std::fmax(least, 3 * moved);
+    if (whole) EXPECT_EQ(info->shape, e.shape) << tensor;
+    EXPECT_LE(whole ? relative_l2(is, wanted) : std::fabs(norm(is) / wanted.at(0) - 1), bound) << tensor;
+  }
+  EXPECT_EQ(found, file.tensors().size());
+}
+
+// The file of --gradients of the first step. Four bits: its loss too, and a model whose channels differ.
 TEST(Fp8InFloats, FileOfGradientsMatchesForEveryRecipe) {
-  const std::string path = "tests/golden/fp8-f32/spread-tensors.json";
-  const json::Value spreads = json::parse(test::read_file(path), path);
-  for (const std::string& model : kDenseModels) {
+  for (const std::string model : {"llama3", "qwen3", "wide"}) {
     const TrainingFolder at(model);
     for (const quant::Recipe& recipe : quant::recipes()) {
-      const std::string name = model + "-" + std::string(recipe.name);
+      if (model == "wide" && !recipe.fp4()) continue;
+      const References references = references_of(recipe);
+      const std::string name = model + "-" + std::string(recipe.name), path = references.folder + "spread-tensors.json";
+      const json::Value spreads = json::parse(test::read_file(path), path);
       SCOPED_TRACE(name);
       settings::RunConfig config = hundred_steps();
       config.steps = 10, config.until_step = 1;
       config.precision.precision = settings::Precision::fp8;
       config.precision.recipe = recipe.name;
+      config.precision.stochastic_gradients = false;
       config.precision.execution.activation = DType::f32;
       config.precision.delayed.history = 4;
       config.gradients = at.path(name + ".safetensors");
-      (void)at.run(config, name);
-      const test::PlainFile expected("tests/golden/fp8-f32/" + name + ".h5");
-      const json::Object& spread = spreads.as_object().at(name).as_object();
-      const hf::SafetensorsFile file(config.gradients);
-      std::size_t found = 0;
-      for (const h5::Entry& e : expected.list()) {
-        if (!e.name.starts_with("grad/")) continue;
-        ++found;
-        const std::string tensor = e.name.substr(std::string("grad/").size());
-        const hf::TensorInfo* info = file.find(tensor);
-        ASSERT_NE(info, nullptr) << tensor;
-        EXPECT_EQ(info->shape, e.shape) << tensor;
-        std::vector<float> floats(static_cast<std::size_t>(info->elements()));
-        file.read_rows_f32(*info, 0, info->shape[0], floats);
-        const double moved = spread.at(tensor).as_array().at(0).as_double();
-        EXPECT_LE(relative_l2({floats.begin(), floats.end()}, values(expected, e.name)), std::fmax(1e-3, 3 * moved))
-            << tensor;
-      }
-      EXPECT_EQ(found, file.tensors().size());
+      const double loss = at.run(config, name).front().loss;
+      const test::PlainFile expected(references.folder + name + ".h5");
+      if (recipe.fp4()) EXPECT_NEAR(loss / values(expected, "loss").at(0), 1, 2e-4);
+      expect_gradients(config.gradients, expected, spreads.as_object().at(name).as_object(), references.least);
     }
   }
 }
@@ -221,7 +246,7 @@ TEST(Fp8InFloats, FirstStepMatchesWithTheSumsOfAnH100) {
 TEST(Fp8InFloats, FirstStepMatchesWhereChannelsDiffer) {
   const TrainingFolder at("wide");
   FirstBatch first(at.path("data.h5"));
-  for (const quant::Recipe& recipe : quant::recipes()) {
+  for (const quant::Recipe& recipe : fp8_recipes()) {
     const Distance d = first_step("wide", recipe, std::string(recipe.name), first);
     const FirstStepBounds bounds = bounds_of_spread("wide", std::string(recipe.name));
     EXPECT_LE(d.loss, bounds.loss) << recipe.name;

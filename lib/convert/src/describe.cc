@@ -26,6 +26,7 @@ bool is_float(dtype::DType type) {
     case DType::f64:
     case DType::e4m3:
     case DType::e5m2:
+    case DType::e2m1:
     case DType::e8m0:
       return true;
     case DType::u8:

@@ -16,13 +16,14 @@ struct Row {
 };
 
 // Rows in the order of DType.
-constexpr std::array<Row, 13> kRows{{
+constexpr std::array<Row, 14> kRows{{
     {DType::f32, 4, "float32"},
     {DType::bf16, 2, "bfloat16"},
     {DType::f16, 2, "float16"},
     {DType::f64, 8, "float64"},
     {DType::e4m3, 1, "float8_e4m3fn"},
     {DType::e5m2, 1, "float8_e5m2"},
+    {DType::e2m1, 1, "float4_e2m1fn_x2"},
     {DType::e8m0, 1, "float8_e8m0fnu"},
     {DType::u8, 1, "uint8"},
     {DType::u16, 2, "uint16"},

@@ -48,6 +48,7 @@ bool all_finite(DType type, std::span<const std::byte> bytes, bool unsigned_only
       return all_below<std::uint8_t>(bytes, mask(8), 0x7Cu);
     case DType::e8m0:
       return all_below<std::uint8_t>(bytes, 0xFFu, 0xFFu);
+    case DType::e2m1:  // every code is finite
     case DType::u8:
     case DType::u16:
     case DType::u32:

@@ -1,9 +1,15 @@
-// Counts of GEMMs, which prove that FP8 was used.
+// Counts of GEMMs, which prove that FP8 or FP4 was used.
 #include "fp8/gemm/gemm.h"
 
 namespace fp8::gemm {
+namespace {
+
+constexpr std::array kKinds{OperandKind::f32, OperandKind::bf16, OperandKind::fp8, OperandKind::fp4};
+
+}  // namespace
 
 OperandKind kind_of(DType a, DType b) {
+  if (is_fp4(a) && is_fp4(b)) return OperandKind::fp4;
   if (is_fp8(a) && is_fp8(b)) return OperandKind::fp8;
   return a == DType::f32 || b == DType::f32 ? OperandKind::f32 : OperandKind::bf16;
 }
@@ -18,21 +24,21 @@ Count Counts::linear(OperandKind kind) const {
   return sum;
 }
 
-double Counts::fp8_share() const {
-  const double fp8 = linear(OperandKind::fp8).flops;
-  const double all = fp8 + linear(OperandKind::bf16).flops + linear(OperandKind::f32).flops;
-  return all > 0 ? fp8 / all : 0;
+std::int64_t Counts::low_precision_gemms() const {
+  return linear(OperandKind::fp8).gemms + linear(OperandKind::fp4).gemms;
 }
 
-double Counts::fp8_share_total() const {
+double Counts::share(OperandKind kind) const {
+  double all = 0;
+  for (const OperandKind each : kKinds) all += linear(each).flops;
+  return all > 0 ? linear(kind).flops / all : 0;
+}
+
+double Counts::share_total(OperandKind kind) const {
   const auto& others = by[static_cast<std::size_t>(GemmRole::other)];
-  double fp8 = 0, all = 0;
-  for (const OperandKind kind : {OperandKind::f32, OperandKind::bf16, OperandKind::fp8}) {
-    const double flops = linear(kind).flops + others[static_cast<std::size_t>(kind)].flops;
-    all += flops;
-    if (kind == OperandKind::fp8) fp8 = flops;
-  }
-  return all > 0 ? fp8 / all : 0;
+  double all = 0;
+  for (const OperandKind each : kKinds) all += linear(each).flops + others[static_cast<std::size_t>(each)].flops;
+  return all > 0 ? (linear(kind).flops + others[static_cast<std::size_t>(kind)].flops) / all : 0;
 }
 
 Counts Counts::operator-(const Counts& earlier) const {

@@ -55,7 +55,8 @@ void check_operand(const char* name, const Operand& o, DeviceType device, std::i
     refuse(n + " is stored as " + std::string(name_of(v.dtype)) + "; " + place_name(device) +
            " supports float32 and bfloat16" + (device == DeviceType::cuda ? " and FP8 codes" : ""));
   }
-  const bool fits = is_fp8(o.format) || o.format == v.dtype;  // FP8 values may be stored as bf16, or scaled as f32
+  const bool fits = is_fp8(o.format) || (is_fp4(o.format) && v.dtype == DType::bf16 && device == DeviceType::host) ||
+                    o.format == v.dtype;  // FP8 values may be stored as bf16, or scaled as f32
   if (!fits) {
     refuse(n + ": format " + std::string(name_of(o.format)) + " cannot be stored as " + std::string(name_of(v.dtype)));
   }
@@ -82,6 +83,9 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Matmu
   if (is_codes(a) != is_codes(b) || (!is_codes(a) && a.matrix.dtype != b.matrix.dtype)) {
     refuse("A is " + std::string(name_of(a.matrix.dtype)) + " and B is " + std::string(name_of(b.matrix.dtype)));
   }
+  const auto lacks_amax = [](const Operand& o) { return is_fp4(o.format) && o.inverse_scale.size() != 1; };
+  if (is_fp4(a.format) != is_fp4(b.format) || lacks_amax(a) || lacks_amax(b))
+    refuse("both operands must be FP4, each with the amax of its tensor, or neither");
   if (c.dtype != DType::f32 && c.dtype != DType::bf16) {
     refuse("C is " + std::string(name_of(c.dtype)) + "; it must be float32 or bfloat16");
   }
@@ -94,6 +98,7 @@ void check_result(const Operand& a, const Operand& b, const View& c, const Matmu
   check_bias(options.bias, c, device);
   if (options.accumulation == Accumulation::f32) return;
   if (device == DeviceType::cuda) refuse("emulated accumulation of a tensor core is available on the host only");
+  if (is_fp4(a.format)) refuse("emulated accumulation of a tensor core: those of FP4 products are not known");
   if (kind_of(a.format, b.format) == OperandKind::fp8 && a.matrix.dtype != DType::bf16)
     refuse("emulated accumulation of a tensor core needs FP8 codes, stored as bfloat16");
   if (a.blocks == ScaleBlocks::block1x32 || b.blocks == ScaleBlocks::block1x32)
@@ -112,7 +117,7 @@ device::Work work_of(GemmRole role) {
 }
 
 std::string_view matmul_name(OperandKind kind) {
-  constexpr std::array<std::string_view, 3> kNames{"f32 matmul", "bf16 matmul", "fp8 matmul"};
+  constexpr std::array<std::string_view, 4> kNames{"f32 matmul", "bf16 matmul", "fp8 matmul", "fp4 matmul"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -135,6 +140,7 @@ double bytes_of(const Operand& a, const Operand& b, const View& c, const MatmulO
 device::Scaling scaling_of(const Operand& a, const Operand& b) {
   using device::Scaling;
   const auto any = [&](ScaleBlocks blocks) { return a.blocks == blocks || b.blocks == blocks; };
+  if (is_fp4(a.format)) return Scaling::nvfp4;
   if (any(ScaleBlocks::block1x32)) return Scaling::mx;
   if (any(ScaleBlocks::block128x128)) return Scaling::block128x128;
   if (any(ScaleBlocks::block1x128)) return Scaling::block1x128;

@@ -1,6 +1,8 @@
 // The epilogue, rows in parallel; the loops over a row are in epilogue.isa.cc.
 #include "epilogue.h"
 
+#include "fp8/dtype/e2m1.h"
+
 namespace fp8::gemm {
 namespace {
 
@@ -14,6 +16,10 @@ Epilogue epilogue_of(const Operand& a, const Operand& b, const MatmulOptions& op
   e.scale_a_rows = a.inverse_scale.size() > 1;
   e.scale_b = static_cast<const float*>(b.inverse_scale.data);
   e.scale_b_columns = b.inverse_scale.size() > 1;
+  if (is_fp4(a.format)) {
+    e.product_of_scales = true;
+    e.product_factor = dtype::kFp4Alpha;
+  }
   e.bias = options.bias;
   e.accumulate = options.accumulate;
   return e;

@@ -18,6 +18,7 @@ struct Epilogue {
   tensor::View bias;               ///< empty or [columns], f32 or bf16
   bool accumulate = false;         ///< add to C instead of overwriting; C f32
   bool product_of_scales = false;  ///< multiply sums by scale_a * scale_b, rounded, instead of one after the other
+  float product_factor = 1;        ///< multiplies scale_a * scale_b, which is then rounded again
 
   /// The epilogue of the block of `columns` columns of C that begins at [row, column].
   Epilogue shifted(std::int64_t row, std::int64_t column, std::int64_t columns) const;

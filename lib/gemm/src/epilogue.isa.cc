@@ -22,9 +22,11 @@ void multiply(float* v, std::int64_t n, const float* by) {
 }
 
 void multiply_by_product(float* v, std::int64_t n, float scale_a, const Epilogue& e) {
-  if (!e.scale_b_columns) return multiply(v, n, e.scale_b == nullptr ? scale_a : scale_a * *e.scale_b);
+  const float* const scale_b = e.scale_b;
+  const float factor = e.product_factor;
+  if (!e.scale_b_columns) return multiply(v, n, (scale_b == nullptr ? scale_a : scale_a * *scale_b) * factor);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) v[i] *= scale_a * e.scale_b[i];
+  for (std::int64_t i = 0; i < n; ++i) v[i] *= scale_a * scale_b[i] * factor;
 }
 
 template <class T>

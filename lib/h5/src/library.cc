@@ -46,6 +46,7 @@ hid_t standard_type(DType type) {
       return H5T_IEEE_F64LE;
     case DType::e4m3:
     case DType::e5m2:
+    case DType::e2m1:
     case DType::e8m0:
     case DType::u8:
       return H5T_STD_U8LE;

@@ -109,7 +109,7 @@ DType named_dtype(DType stored, const Entry& entry, const std::string& path) {
   if (!named) throw Error(message(path, entry.name, "attribute dtype names no known type"));
   const bool bits = (stored == DType::u16 || stored == DType::u32 || stored == DType::u64) &&
                     dtype::size_of(stored) == dtype::size_of(*named);  // floats kept as their bits
-  const bool codes = is_fp8(*named) || *named == DType::e8m0;
+  const bool codes = is_coded(*named) || *named == DType::e8m0;
   if (!bits && stored != (codes ? DType::u8 : *named))
     throw Error(message(path, entry.name, "attribute dtype does not fit the stored type"));
   return *named;

@@ -68,6 +68,8 @@ gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
       return gemm::ScaleBlocks::block128x128;
     case quant::Granularity::block1x32:
       return gemm::ScaleBlocks::block1x32;
+    case quant::Granularity::block1x16:  // codes are multiplied by the scales of their blocks
+    case quant::Granularity::block16x16:
     case quant::Granularity::none:
     case quant::Granularity::tensor:
     case quant::Granularity::row:
@@ -78,10 +80,11 @@ gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
 
 // An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
 // scale in f32 before the GEMM, like in PyTorch's emulation: scaling the sums of codes differs in the last digits, and
-// a rounding tie turns that into another code in a later layer. Memory from the arena.
+// a rounding tie turns that into another code in a later layer. FP4 codes are multiplied, as its definition has
+// it. Memory from the arena.
 gemm::Operand operand(const Call& call, const Quantized& q) {
   const bool emulates_torch = q.granularity != quant::Granularity::none && call.activation == DType::f32 &&
-                              call.precision.accumulation == gemm::Accumulation::f32;
+                              call.precision.accumulation == gemm::Accumulation::f32 && !is_fp4(q.format);
   if (emulates_torch && call.ctx.device == device::DeviceType::host)
     return {quant::dequantize(call.ctx, q), q.format, {}};
   if (q.folded) return {q.codes, q.format, {}};
@@ -103,8 +106,9 @@ struct Gradient {
 
 Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, const View& dy, const Operand& w,
                        const quant::CastPair& casts, const quant::KnownScale& known, const View& amax) {
-  const quant::CastOptions options = activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first,
-                                                        known, amax, by_rows(precision, w.part, 1));
+  quant::CastOptions options = activation_options(ctx, precision, dy, casts.last.fp8() ? casts.last : casts.first,
+                                                  known, amax, by_rows(precision, w.part, 1));
+  options.random.stream += 2 * static_cast<std::uint64_t>(std::max(w.part.number, 0));
   if (w.folded.empty() || !casts.last.fp8()) return {dy, dy, quant::quantize_both(ctx, dy, casts, options)};
   const View folded = quant::scale_columns(ctx, dy, w.folded);
   quant::CastOptions of_folded = options;

@@ -241,7 +241,7 @@ TEST(Groups, RunWhatIsPlanned) {
     const Host host;
     Mixture mixture(DType::bf16, kRows);
     mixture.run(host.ctx, {precision_of(recipe)});
-    const gemm::Count count = mixture.engine.counts().linear(gemm::OperandKind::fp8);
+    const gemm::Count count = mixture.engine.counts().linear(kind_of(recipe));
     gemm::Count planned;
     for (const std::int64_t rows : kRows) {
       if (rows == 0) continue;

@@ -192,6 +192,19 @@ class Host {
 /// A recipe with its default scales.
 inline LinearPrecision precision_of(const quant::Recipe& recipe) { return {&recipe, {recipe.power_of_2, nullptr}}; }
 
+/// The recipes of FP8, whose casts of small integers are exact. Those of FP4 are in quant/tests/fp4_test.cc.
+inline std::vector<quant::Recipe> fp8_recipes() {
+  std::vector<quant::Recipe> fp8;
+  for (const quant::Recipe& recipe : quant::recipes())
+    if (!recipe.fp4()) fp8.push_back(recipe);
+  return fp8;
+}
+
+/// Kind of the operands of a recipe's GEMMs.
+inline gemm::OperandKind kind_of(const quant::Recipe& recipe) {
+  return recipe.fp4() ? gemm::OperandKind::fp4 : gemm::OperandKind::fp8;
+}
+
 /// Parts of different widths, like q, k and v, all FP8 or none.
 inline std::vector<Part> three_parts(bool fp8) { return {{0, 32, fp8}, {32, 48, fp8}, {48, 64, fp8}}; }
 

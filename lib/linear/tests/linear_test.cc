@@ -35,7 +35,7 @@ TEST(Linear, HighPrecisionEqualsPlainLoops) {
 
 TEST(Linear, EveryRecipeEqualsPlainLoopsIfCastsAreExact) {
   for (const DType type : kActivations)
-    for (const quant::Recipe& recipe : quant::recipes()) {
+    for (const quant::Recipe& recipe : fp8_recipes()) {
       Host host;
       Layer layer(type, 16, 32, three_parts(true), kExact);
       layer.run(host.ctx, precision_of(recipe));
@@ -55,7 +55,7 @@ TEST(Linear, OneCopyOfAWeightEqualsPlainLoopsIfCastsAreExact) {
 
 TEST(Linear, PartsOfBothPrecisions) {
   for (const DType type : kActivations)
-    for (const quant::Recipe& recipe : quant::recipes()) {
+    for (const quant::Recipe& recipe : fp8_recipes()) {
       Host host;
       Layer layer(type, 16, 16, {{0, 16, false}, {16, 32, true}, {32, 48, false}, {48, 64, false}}, kExact);
       const Weight w =
@@ -81,7 +81,7 @@ TEST(Linear, WithoutARecipeNothingIsFp8) {
 
 TEST(Linear, AccumulatesGradientsOfWeightAndBiasOnly) {
   for (const bool fp8 : {false, true})
-    for (const quant::Recipe& recipe : quant::recipes()) {
+    for (const quant::Recipe& recipe : fp8_recipes()) {
       Host host;
       Layer layer(DType::f32, 16, 32, three_parts(fp8), kExact);
       layer.run(host.ctx, precision_of(recipe));

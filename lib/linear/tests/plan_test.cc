@@ -22,13 +22,13 @@ TEST(Planned, EqualsTheCountsOfTheEngine) {
       const Weight w = prepare(host.ctx, layer.w.view(), {}, parts, precision, Pass::forward);
       forward(host.ctx, layer.engine, w, layer.x.view(), layer.y.view());
       const gemm::Count once = planned_fp8(parts, layer.k, recipe, layer.m, false);
-      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).gemms, once.gemms) << recipe.name;
-      EXPECT_EQ(layer.engine.counts().linear(gemm::OperandKind::fp8).flops, once.flops) << recipe.name;
+      EXPECT_EQ(layer.engine.counts().linear(kind_of(recipe)).gemms, once.gemms) << recipe.name;
+      EXPECT_EQ(layer.engine.counts().linear(kind_of(recipe)).flops, once.flops) << recipe.name;
       const gemm::Counts before = layer.engine.counts();
       layer.run(host.ctx, precision);
       const gemm::Count both = planned_fp8(parts, layer.k, recipe, layer.m, true);
-      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).gemms, both.gemms) << recipe.name;
-      EXPECT_EQ((layer.engine.counts() - before).linear(gemm::OperandKind::fp8).flops, both.flops) << recipe.name;
+      EXPECT_EQ((layer.engine.counts() - before).linear(kind_of(recipe)).gemms, both.gemms) << recipe.name;
+      EXPECT_EQ((layer.engine.counts() - before).linear(kind_of(recipe)).flops, both.flops) << recipe.name;
     }
 }
 
@@ -68,7 +68,7 @@ TEST(Planned, Figures) {
 TEST(Casts, CountsOfEveryRecipe) {
   for (const quant::Recipe& recipe : quant::recipes()) {
     Host host;
-    Layer layer(DType::bf16, 24, 32, three_parts(true), kLossy);
+    Layer layer(DType::bf16, 32, 32, three_parts(true), kLossy);  // of tokens, Hadamard transforms have sixteens
     quant::CastCounts counts;
     layer.run(host.ctx, {&recipe, {recipe.power_of_2, &counts}});
     const std::int64_t of_x = layer.m * layer.k, of_w = layer.n * layer.k, of_dy = layer.m * layer.n;

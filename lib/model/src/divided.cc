@@ -37,7 +37,7 @@ bool gradients_are_given(const linear::Weight& weight, const View& amax) {
 
 // Whether some rows of an operand have the casts of all rows together. `given` is whether a scale of all rows is.
 bool rows_are_apart(const linear::Weight& weight, const quant::Cast& cast, bool given) {
-  return is_plain(weight) &&
+  return is_plain(weight) && !is_fp4(cast.format) &&
          (cast.granularity == quant::Granularity::tensor ? given : quant::block_extent(cast.granularity).across <= 1);
 }
 

@@ -96,10 +96,8 @@ void add_number(Results& out, const std::string& name, float number) {
 // Codes and scales of x.
 std::array<Tensor, 2> cast(const Tensor& x, const quant::Fp4Cast& how) {
   const std::int64_t rows = x.view().shape[0], cols = x.view().shape[1];
-  const bool by_column = how.contract == ContractionAxis::first;
-  std::array<Tensor, 2> out{Tensor(DType::u8, {rows, cols}),
-                            Tensor(DType::u8, {by_column || how.square ? divide_up(rows, kFp4Block) : rows,
-                                               by_column ? cols : cols / kFp4Block})};
+  const auto scales = quant::fp4_scales(rows, cols, how.contract, how.square);
+  std::array<Tensor, 2> out{Tensor(DType::u8, {rows, cols}), Tensor(DType::u8, {scales[0], scales[1]})};
   quant::cast_to_fp4({}, x.view(), how, out[0].view(), out[1].view());
   return out;
 }

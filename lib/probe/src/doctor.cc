@@ -166,6 +166,7 @@ void Doctor::products() {
   const std::string hint = "cuBLASLt or the driver does not support this chip: install CUDA 13 and its driver";
   on_gpu(kCuda, "bf16 linear", hint, [&] { return check_products(*device_, nullptr); });
   for (const quant::Recipe& recipe : quant::recipes()) {
+    if (recipe.fp4()) continue;  // computed on the CPU only
     on_gpu(kCuda, "FP8 linear " + std::string(recipe.name), hint, [&] { return check_products(*device_, &recipe); });
   }
   on_gpu(kCuda, "attention", "runs on this GPU need --attention plain; see cuDNN above",

@@ -6,19 +6,24 @@
 #include <limits>
 #include <vector>
 
+#include "fp4_cast.h"
 #include "fp4_kernels.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/dispatch.h"
+#include "fp8/dtype/e2m1.h"
 #include "matrix.h"
+#include "split.h"
 
 namespace fp8::quant {
 namespace {
 
-constexpr float kE4m3Max = 448.0f, kRange = 6.0f * kE4m3Max;
+using dtype::DType;
+
+constexpr std::string_view kCategory = "fp8 codes";
 
 Fp4Scales scales_of(float amax) {
   constexpr float kMost = std::numeric_limits<float>::max();
-  float scale = kRange / amax;
+  float scale = dtype::kFp4Range / amax;
   if (scale > kMost) scale = kMost;
   if (amax == 0 || scale == 0) scale = 1;
   return {.sixth = scale * (1.0f / 6.0f), .inverse = 1.0f / scale};
@@ -31,97 +36,218 @@ void require_rows(const Context& ctx, const View& x, const std::string& what) {
   if (!unit_columns(x)) throw Error(what + ": rows have no unit stride");
 }
 
-void require_shape(const View& v, dtype::DType type, std::int64_t rows, std::int64_t cols, const std::string& what) {
-  if (v.dtype != type || v.rank != 2 || v.shape[0] != rows || v.shape[1] != cols || !v.contiguous())
-    throw Error("cast_to_fp4: " + what + " is not a contiguous matrix of " + std::to_string(rows) + " x " +
-                std::to_string(cols));
+void require_shape(const View& v, DType type, const std::array<std::int64_t, 2>& wanted, const std::string& what) {
+  if (v.dtype != type || v.rank != 2 || v.shape[0] != wanted[0] || v.shape[1] != wanted[1] || !v.contiguous())
+    throw Error("cast_to_fp4: " + what + " is not a contiguous matrix of " + std::to_string(wanted[0]) + " x " +
+                std::to_string(wanted[1]));
 }
 
-// One strip of a matrix, cast with one scale for each 16 elements of a row, or of a column, or for 16 x 16.
+// Random bits of the elements of a matrix: none, given ones, or those of their place in the global batch.
+struct RandomSource {
+  View given;                  // u8 [rows, cols], or empty
+  const RandomBits* by_place;  // or null
+  std::int64_t first_column;   // column 0 in a matrix of `columns` columns
+  std::int64_t columns;
+};
+
+// What the lines of one thread need, allocated once.
+struct Scratch {
+  std::vector<float> amax, multiplier, scale;
+  std::vector<std::uint8_t> random;
+};
+
+// One cast of a matrix, with one block scale for each 16 elements of a row, or of a column, or for 16 x 16, to codes
+// and scales, or to values.
 template <class T>
-struct StripCast {
+struct MatrixCast {
   const View& x;
-  const Fp4Cast& cast;
-  const View &codes, &scales;
+  ContractionAxis contract;
+  bool square;
   Fp4Scales of_tensor;
+  RandomSource random;
+  View codes, scales;   // u8, or empty
+  View values;          // bf16, or empty
+  View multipliers{};   // f32, or empty: then nothing else is written
 
   const T* row(std::int64_t r) const { return x.as<T>() + r * x.stride[0]; }
   std::int64_t cols() const { return x.shape[1]; }
-  std::uint8_t* scales_of_line(std::int64_t line) const { return scales.as<std::uint8_t>() + line * scales.shape[1]; }
+  bool by_row() const { return contract == ContractionAxis::last && !square; }
+  std::int64_t lines() const { return by_row() ? x.shape[0] : divide_up(x.shape[0], kFp4Block); }
 
-  void cast_row(std::int64_t r, const std::vector<float>& multiplier, bool by_column) const {
-    const std::uint8_t* const random = cast.random.empty() ? nullptr : cast.random.as<std::uint8_t>() + r * cols();
+  RowCounts cast_row(std::int64_t r, Scratch& s, const std::uint8_t* bits, bool each) const {
+    if (!multipliers.empty()) return {};
     const Fp4Loops<T>& loops = fp4_loops<T>();
-    (by_column ? loops.columns : loops.blocks)(row(r), multiplier.data(), random, codes.as<std::uint8_t>() + r * cols(),
-                                               cols());
+    const Fp4Factors factors{s.multiplier.data(), s.scale.data()};
+    if (!values.empty())
+      return (each ? loops.column_values : loops.block_values)(row(r), factors, bits,
+                                                               values.as<Bf16>() + r * cols(), cols());
+    (each ? loops.columns : loops.blocks)(row(r), factors.multiplier, bits, codes.as<std::uint8_t>() + r * cols(),
+                                          cols());
+    return {};
   }
 
-  // Multipliers of the blocks with these amaxes, whose scales go to a line of `scales`.
+  // Factors of the blocks of a line with these amaxes.
   template <class M>
-  std::vector<float> multipliers(const std::vector<M>& largest, std::int64_t line) const {
-    std::vector<float> amax(largest.size()), multiplier(largest.size());
-    std::transform(largest.begin(), largest.end(), amax.begin(), [](M bits) { return from_magnitude(bits); });
-    fp4_kernels().factors(amax.data(), of_tensor, {scales_of_line(line), multiplier.data()},
-                          static_cast<std::int64_t>(amax.size()));
-    return multiplier;
+  void factors_of(const std::vector<M>& largest, std::int64_t line, Scratch& s) const {
+    const std::size_t n = largest.size();
+    s.amax.resize(n), s.multiplier.resize(n), s.scale.resize(n);
+    std::transform(largest.begin(), largest.end(), s.amax.begin(), [](M bits) { return from_magnitude(bits); });
+    fp4_kernels().factors(s.amax.data(), of_tensor, {s.multiplier.data(), s.scale.data()},
+                          static_cast<std::int64_t>(n));
+    if (!multipliers.empty())
+      std::ranges::copy(s.multiplier, multipliers.as<float>() + line * multipliers.shape[1]);
+    if (scales.empty()) return;
+    std::uint8_t* const to = scales.as<std::uint8_t>() + line * scales.shape[1];
+    for (std::size_t i = 0; i < n; ++i)
+      to[i] = static_cast<std::uint8_t>(dtype::code_bits<dtype::E4m3Grid>(s.scale[i]));
   }
 
-  void one_row(std::int64_t r) const {
+  // Random bits of one row, or of the rows of a strip, [rows, cols]; null for rounding to nearest.
+  const std::uint8_t* bits_of(std::int64_t line, Scratch& s) const {
+    const std::int64_t begin = by_row() ? line : line * kFp4Block;
+    if (!random.given.empty()) return random.given.as<std::uint8_t>() + begin * cols();
+    if (random.by_place == nullptr) return nullptr;
+    const RandomBits& at = *random.by_place;
+    constexpr std::int64_t kTogether = 16;
+    const std::int64_t sixteen = at.first_row / kFp4Block, blocks = by_row() ? cols() / kFp4Block : cols(),
+                       sixteens = std::max(divide_up(at.rows, kFp4Block), sixteen + lines());
+    s.random.resize(static_cast<std::size_t>(by_row() ? cols() : kFp4Block * cols()));
+    for (std::int64_t b = 0; b < blocks; b += kTogether) {
+      const std::int64_t n = std::min(kTogether, blocks - b), column = random.first_column + b;
+      if (by_row()) {
+        const std::int64_t first = (at.first_row + line) * (random.columns / kFp4Block) +
+                                   random.first_column / kFp4Block + b;
+        fp4_kernels().random({at.seed, at.stream, static_cast<std::uint64_t>(first), 1}, n, kFp4Block, 1,
+                             s.random.data() + b * kFp4Block);
+      } else {
+        fp4_kernels().random({at.seed, at.stream + 1, static_cast<std::uint64_t>(column * sixteens + sixteen + line),
+                              static_cast<std::uint64_t>(sixteens)},
+                             n, 1, cols(), s.random.data() + b);
+      }
+    }
+    return s.random.data();
+  }
+
+  RowCounts one_row(std::int64_t r, Scratch& s) const {
     std::vector<Magnitude<T>> largest(static_cast<std::size_t>(cols() / kFp4Block));
     row_loops<T>().amax_of_blocks(row(r), kFp4Block, largest.data(), cols());
-    cast_row(r, multipliers(largest, r), false);
+    factors_of(largest, r, s);
+    return cast_row(r, s, bits_of(r, s), false);
   }
 
-  void strip(std::int64_t s) const {
-    const std::int64_t begin = s * kFp4Block, end = std::min(begin + kFp4Block, x.shape[0]);
+  RowCounts strip(std::int64_t line, Scratch& s) const {
+    const std::int64_t begin = line * kFp4Block, end = std::min(begin + kFp4Block, x.shape[0]);
     std::vector<Magnitude<T>> largest(static_cast<std::size_t>(cols()));
     for (std::int64_t r = begin; r < end; ++r) amax_into(row(r), largest.data(), cols());
-    if (cast.square) {
+    if (square) {
       for (std::int64_t b = 0; b < cols() / kFp4Block; ++b) {
         const auto first = largest.begin() + b * kFp4Block;
         largest[static_cast<std::size_t>(b)] = *std::max_element(first, first + kFp4Block);
       }
       largest.resize(static_cast<std::size_t>(cols() / kFp4Block));
     }
-    const std::vector<float> multiplier = multipliers(largest, s);
-    for (std::int64_t r = begin; r < end; ++r) cast_row(r, multiplier, !cast.square);
+    factors_of(largest, line, s);
+    const std::uint8_t* const bits = bits_of(line, s);
+    RowCounts counts;
+    for (std::int64_t r = begin; r < end; ++r)
+      counts += cast_row(r, s, bits == nullptr ? nullptr : bits + (r - begin) * cols(), !square);
+    return counts;
+  }
+
+  CastCounts run() const {
+    std::int64_t saturated = 0, underflowed = 0;
+#pragma omp parallel reduction(+ : saturated, underflowed) if (x.size() >= kParallelElements)
+    {
+      Scratch scratch;
+#pragma omp for
+      for (std::int64_t i = 0; i < lines(); ++i) {
+        const RowCounts counts = by_row() ? one_row(i, scratch) : strip(i, scratch);
+        saturated += counts.saturated;
+        underflowed += counts.underflowed;
+      }
+    }
+    return {.elements = x.size(), .saturated = saturated, .underflowed = underflowed};
   }
 };
 
+void require_columns(std::int64_t cols, ContractionAxis contract, bool square) {
+  if ((contract == ContractionAxis::last || square) && cols % kFp4Block != 0)
+    throw Error("cast_to_fp4: " + std::to_string(cols) + " columns are no multiple of 16");
+}
+
+void require_cast(const Context& ctx, const View& x, const Fp4Cast& cast, const View& scales, DType type) {
+  require_rows(ctx, x, "cast_to_fp4");
+  require_columns(x.shape[1], cast.contract, cast.square);
+  require_shape(scales, type, fp4_scales(x.shape[0], x.shape[1], cast.contract, cast.square), "the memory of scales");
+}
+
 }  // namespace
 
-float fp4_alpha(float amax_a, float amax_b) { return (amax_a * amax_b) * (1.0f / (kRange * kRange)); }
+float fp4_alpha(float amax_a, float amax_b) { return (amax_a * amax_b) * dtype::kFp4Alpha; }
+
+std::array<std::int64_t, 2> fp4_scales(std::int64_t rows, std::int64_t cols, ContractionAxis contract, bool square) {
+  const bool by_row = contract == ContractionAxis::last && !square, by_column = !by_row && !square;
+  return {by_row ? rows : divide_up(rows, kFp4Block), by_column ? cols : cols / kFp4Block};
+}
 
 void cast_to_fp4(const Context& ctx, const View& x, const Fp4Cast& cast, const View& codes, const View& scales) {
-  require_rows(ctx, x, "cast_to_fp4");
-  const std::int64_t rows = x.shape[0], cols = x.shape[1], strips = divide_up(rows, kFp4Block);
-  const bool by_row = cast.contract == ContractionAxis::last && !cast.square,
-             by_column = cast.contract == ContractionAxis::first && !cast.square;
-  if (!by_column && cols % kFp4Block != 0)
-    throw Error("cast_to_fp4: " + std::to_string(cols) + " columns are no multiple of 16");
-  require_shape(codes, dtype::DType::u8, rows, cols, "the memory of codes");
-  require_shape(scales, dtype::DType::u8, by_row ? rows : strips, by_column ? cols : cols / kFp4Block,
-                "the memory of scales");
-  if (!cast.random.empty()) require_shape(cast.random, dtype::DType::u8, rows, cols, "the matrix of random bits");
+  require_cast(ctx, x, cast, scales, DType::u8);
+  const std::int64_t rows = x.shape[0], cols = x.shape[1];
+  require_shape(codes, DType::u8, {rows, cols}, "the memory of codes");
+  if (!cast.random.empty()) require_shape(cast.random, DType::u8, {rows, cols}, "the matrix of random bits");
   const device::Timer timer(ctx, device::Work::cast, "cast to FP4", 2 * tensor::bytes_of(x) + tensor::bytes_of(codes));
   if (ctx.dry) return;
   dtype::with_float_type(x.dtype, "cast_to_fp4", [&]<class T>() {
-    const StripCast<T> work{x, cast, codes, scales, scales_of(cast.amax)};
-    const std::int64_t lines = by_row ? rows : strips;
-#pragma omp parallel for if (x.size() >= kParallelElements)
-    for (std::int64_t i = 0; i < lines; ++i) {
-      if (by_row)
-        work.one_row(i);
-      else
-        work.strip(i);
-    }
+    const RandomSource random{cast.random, nullptr, 0, 0};
+    MatrixCast<T>{x, cast.contract, cast.square, scales_of(cast.amax), random, codes, scales, {}}.run();
   });
+}
+
+void fp4_multipliers(const Context& ctx, const View& x, const Fp4Cast& cast, const View& out) {
+  require_cast(ctx, x, cast, out, DType::f32);
+  if (ctx.dry) return;
+  dtype::with_float_type(x.dtype, "fp4_multipliers", [&]<class T>() {
+    MatrixCast<T>{x, cast.contract, cast.square, scales_of(cast.amax), {}, {}, {}, {}, out}.run();
+  });
+}
+
+Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
+                       const CastOptions& options) {
+  require_rows(ctx, x, "quantize");
+  const std::int64_t rows = x.shape[0], cols = x.shape[1];
+  const bool square = cast.granularity == Granularity::block16x16, last = contract == ContractionAxis::last;
+  require_columns(cols, contract, square);
+  if (cast.hadamard && last) throw Error("quantize: the Hadamard transform is along rows, which are not contracted");
+  const Split& split = options.split;
+  Quantized q{.codes = tensor::allocate(ctx, DType::bf16, {cast.hadamard ? round_up(rows, kFp4Block) : rows, cols},
+                                        kCategory),
+              .format = cast.format,
+              .granularity = cast.granularity,
+              .contract = contract,
+              .scale = {},
+              .inverse_scale = tensor::allocate(ctx, DType::f32, {1}, kCategory)};
+  if (cast.hadamard) hadamard_transform(ctx, x, q.codes);
+  const View& from = cast.hadamard ? q.codes : x;
+  amax(ctx, from, Granularity::tensor, ContractionAxis::last, q.inverse_scale);
+  if (split.ranks != nullptr) reduce(ctx, split, q.inverse_scale);
+  const device::Timer timer(ctx, device::Work::cast, "cast to FP4", tensor::bytes_of(from, q.codes));
+  if (ctx.dry) return q;
+  const bool columns_of_whole = split.ranks != nullptr && split.axis == 1;
+  const RandomSource random{View{}, cast.stochastic ? &options.random : nullptr,
+                            columns_of_whole ? split.begin : 0, columns_of_whole ? split.whole : cols};
+  CastCounts counts;
+  dtype::with_float_type(from.dtype, "quantize", [&]<class T>() {
+    counts = MatrixCast<T>{from, contract, square, scales_of(*q.inverse_scale.as<float>()), random, {}, {}, q.codes}
+                 .run();
+  });
+  if (options.counts != nullptr) *options.counts += counts;
+  return q;
 }
 
 void hadamard_transform(const Context& ctx, const View& x, const View& out) {
   require_rows(ctx, x, "hadamard_transform");
   const std::int64_t rows = x.shape[0], cols = x.shape[1], strips = divide_up(rows, kFp4Block);
-  require_shape(out, dtype::DType::bf16, strips * kFp4Block, cols, "the result of the transform");
+  require_shape(out, DType::bf16, {strips * kFp4Block, cols}, "the result of the transform");
   const device::Timer timer(ctx, device::Work::cast, "Hadamard transform", tensor::bytes_of(x, out));
   if (ctx.dry) return;
   dtype::with_float_type(x.dtype, "hadamard_transform", [&]<class T>() {

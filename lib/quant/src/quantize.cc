@@ -9,9 +9,11 @@
 #include "cast_block.h"
 #include "cuda.h"
 #include "device_cast.h"
+#include "fp4_cast.h"
 #include "fp8/device/profile.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/dtype/dispatch.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
 #include "own_amax.h"
@@ -133,6 +135,12 @@ void dequantize_row(const Bf16* from, const float* scale, const ScaleGrid& grid,
   }
 }
 
+// Row r of codes multiplied by one factor.
+void multiply_row(const Bf16* from, float by, std::int64_t cols, float* to) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < cols; ++c) to[c] = dtype::to_float(from[c]) * by;
+}
+
 // Row-major codes divided by their scales.
 View dequantize_rows(const Context& ctx, const Quantized& q) {
   const std::int64_t rows = q.codes.shape[0], cols = q.codes.shape[1];
@@ -140,13 +148,15 @@ View dequantize_rows(const Context& ctx, const Quantized& q) {
   const device::Timer timer(ctx, device::Work::cast, "dequantize", tensor::bytes_of(q.codes, out),
                             flops_of(q.codes, 1));
   if (ctx.dry) return out;
-  const ScaleGrid grid = scale_grid(q);
+  const ScaleGrid grid = is_fp4(q.format) ? ScaleGrid{} : scale_grid(q);
 #pragma omp parallel for if (q.codes.size() >= kParallelElements)
   for (std::int64_t r = 0; r < rows; ++r) {
     const Bf16* const from = q.codes.as<Bf16>() + r * q.codes.stride[0];
     float* const to = out.as<float>() + r * cols;
     const std::int64_t down = grid.down == 0 ? 0 : r / grid.down;
-    if (q.folded)
+    if (is_fp4(q.format))
+      multiply_row(from, *q.inverse_scale.as<float>() / dtype::kFp4Range, cols, to);
+    else if (q.folded)
       dtype::convert(std::span(from, static_cast<std::size_t>(cols)), std::span(to, static_cast<std::size_t>(cols)));
     else
       dequantize_row(from, q.scale.as<float>() + down * grid.stride_r, grid, cols, to);
@@ -209,6 +219,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   require_known(ctx, cast, of_part);
   require_split(ctx, cast, contract, of_part);
   if (!cast.fp8()) return high_precision(x, contract);
+  if (is_fp4(cast.format)) return quantize_fp4(ctx, x, cast, contract, of_part);
   if (of_part.known.own_amax) return quantize(ctx, x, cast, contract, options_of_cast(of_part));
   CastOptions options = with_whole_amax(ctx, x, {.last = cast, .first = {}}, of_part);
   if (!unit_columns(x)) {

@@ -21,7 +21,14 @@ constexpr Cast kE4m3Block1x128{DType::e4m3, Granularity::block1x128};
 constexpr Cast kE4m3Block128x128{DType::e4m3, Granularity::block128x128};
 constexpr Cast kE4m3Block1x32{DType::e4m3, Granularity::block1x32};
 
-constexpr std::array<Recipe, 7> kRecipes{{
+constexpr Cast kE2m1Block1x16{DType::e2m1, Granularity::block1x16};
+constexpr Cast kE2m1Block16x16{DType::e2m1, Granularity::block16x16};
+// With the options of recipe nvfp4.
+constexpr Cast e2m1_block1x16(bool hadamard, bool stochastic) {
+  return {DType::e2m1, Granularity::block1x16, hadamard, stochastic};
+}
+
+constexpr std::array<Recipe, 8> kRecipes{{
     {.name = "tensorwise",
      .forward = {.x = kE4m3Tensor, .w = kE4m3Tensor},
      .dgrad = {.dy = kE5m2Tensor, .w = kE4m3Tensor},
@@ -85,7 +92,28 @@ constexpr std::array<Recipe, 7> kRecipes{{
      .fast_accumulation = false,
      .fp8_all_gather = false,
      .source = "OCP MX 1.0; Transformer Engine MXFP8BlockScaling; torchao, RCEIL"},
+    {.name = "nvfp4",
+     .forward = {.x = kE2m1Block1x16, .w = kE2m1Block16x16},
+     .dgrad = {.dy = e2m1_block1x16(false, true), .w = kE2m1Block16x16},
+     .wgrad = {.dy = e2m1_block1x16(true, true), .x = e2m1_block1x16(true, false)},
+     .scale_rule = ScaleRule::nvfp4,
+     .power_of_2 = false,
+     .fast_accumulation = false,
+     .fp8_all_gather = false,
+     .source = "Transformer Engine NVFP4BlockScaling; torchao"},
 }};
+
+// Recipe nvfp4 with each of its options: [stochastic gradients][Hadamard transform].
+constexpr std::array<std::array<Recipe, 2>, 2> kFp4Recipes = [] {
+  std::array<std::array<Recipe, 2>, 2> all{};
+  for (std::size_t stochastic = 0; stochastic < 2; ++stochastic)
+    for (std::size_t hadamard = 0; hadamard < 2; ++hadamard) {
+      Recipe& r = all[stochastic][hadamard] = kRecipes.back();
+      r.dgrad.dy = e2m1_block1x16(false, stochastic == 1);
+      r.wgrad = {e2m1_block1x16(hadamard == 1, stochastic == 1), e2m1_block1x16(hadamard == 1, false)};
+    }
+  return all;
+}();
 
 constexpr bool has_e5m2_gradients(const Recipe& r) { return r.dgrad.dy.format == DType::e5m2; }
 
@@ -135,13 +163,17 @@ std::optional<GemmSet> parse_gemm_set(std::string_view text) {
   }
 }
 
-bool Recipe::emulated_everywhere() const { return scale_rule == ScaleRule::mx; }
+bool Recipe::emulated_everywhere() const { return scale_rule == ScaleRule::mx || fp4(); }
 
 std::span<const Recipe> recipes() { return kRecipes; }
 
 const Recipe& with_e4m3_gradients(const Recipe& recipe) {
   const auto* const found = std::ranges::find(kE4m3Recipes, recipe.name, &Recipe::name);
   return has_e5m2_gradients(recipe) ? *found : recipe;
+}
+
+const Recipe& with_fp4_options(const Recipe& recipe, bool stochastic_gradients, bool hadamard) {
+  return recipe.fp4() ? kFp4Recipes[stochastic_gradients ? 1 : 0][hadamard ? 1 : 0] : recipe;
 }
 
 const Recipe& with_single_copy(const Recipe& recipe) {

@@ -96,7 +96,9 @@ bool covers_ranks(const Cast& cast, ContractionAxis contract, const Split& split
   const bool contracted = contracts_split(contract, split);
   switch (cast.granularity) {
     case Granularity::tensor:
-      return true;
+    case Granularity::block1x16:
+    case Granularity::block16x16:
+      return true;  // all have a scale of the whole tensor
     case Granularity::row:
       return contracted;
     case Granularity::block128x128:
@@ -114,12 +116,15 @@ void require_split(const Context& ctx, const Cast& cast, ContractionAxis contrac
   const BlockExtent block = block_extent(cast.granularity);
   const Split& split = options.split;
   if (split.ranks == nullptr || block.along == 0) return;
+  if (is_fp4(cast.format) && split.straddles)
+    throw Error("blocks of " + std::to_string(block.along) + " elements are on several ranks of tensor parallelism " +
+                "(--tp), which recipe nvfp4 does not support");
   const bool powers = options.power_of_2 || cast.granularity == Granularity::block1x32;
   const char* const missing = on_device(ctx)  ? "casts on the host"
                               : !options.fold ? "sums in f32 (--accumulate f32)"
                               : !powers       ? "scales that are powers of two (--power-of-2-scales)"
                                               : nullptr;
-  if (covers_ranks(cast, contract, split) && missing != nullptr)
+  if (!is_fp4(cast.format) && covers_ranks(cast, contract, split) && missing != nullptr)
     throw Error("blocks of " + std::to_string(block.along) +
                 " elements are on several ranks of tensor parallelism (--tp), which needs " + missing);
   const std::int64_t divides = contracts_split(contract, split) ? block.along : block.across;

@@ -34,7 +34,7 @@ std::vector<RecipeCast> casts() {
   std::vector<RecipeCast> all;
   for (const Recipe& r : recipes())
     for (const Cast& cast : {r.forward.x, r.forward.w, r.dgrad.dy, r.dgrad.w, r.wgrad.dy, r.wgrad.x})
-      if (cast.fp8() && std::ranges::none_of(all, [&](const RecipeCast& c) {
+      if (cast.fp8() && !is_fp4(cast.format) && std::ranges::none_of(all, [&](const RecipeCast& c) {
             return c.cast == cast && c.rule == r.scale_rule && c.power_of_2 == r.power_of_2;
           }))
         all.push_back({cast, r.scale_rule, r.power_of_2});

@@ -36,6 +36,22 @@ bool untrained(const ckpt::Checkpoint& model) {
 // Whether weights and moments of this format can be trained.
 bool trainable(DType type) { return type == DType::f32 || type == DType::bf16; }
 
+// Throws Error for flags of FP8 that contradict FP4, if all linears of low precision are FP4.
+void check_fp4(const PrecisionConfig& precision) {
+  const std::vector<const quant::Recipe*> recipes = precision.recipes_used();
+  if (recipes.empty() || !std::ranges::all_of(recipes, &quant::Recipe::fp4)) return;
+  const auto refuse = [&](const char* flag, const char* why) {
+    throw Error(cli::flag_name(flag) + ": " + why + " under " + cli::flag_name("recipe") + " nvfp4");
+  };
+  const auto typed = [&](const char* flag) {
+    return std::ranges::find(precision.typed, flag) != precision.typed.end();
+  };
+  if (precision.e4m3_gradients || typed("fp8-format")) refuse("fp8-format", "no operand is FP8");
+  if (precision.power_of_2 == true) refuse("power-of-2-scales", "scales of blocks are E4M3");
+  if (precision.fp8_all_gather && typed("fp8-all-gather"))
+    refuse("fp8-all-gather", "weights are gathered in the format of activations");
+}
+
 }  // namespace
 
 void check_precision(const PrecisionConfig& precision) {
@@ -54,9 +70,10 @@ void check_precision(const PrecisionConfig& precision) {
     throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) + " needs " +
                 cli::flag_name("precision") + " fp8");
   for (const quant::Recipe* recipe : precision.recipes_used())
-    if (recipe->scale_rule == quant::ScaleRule::mx && precision.accumulation != gemm::Accumulation::f32)
+    if (recipe->emulated_everywhere() && precision.accumulation != gemm::Accumulation::f32)
       throw Error(cli::flag_name("accumulate") + ": " + std::string(name_of(precision.accumulation)) +
                   ": this chip has no " + "GEMM of " + cli::flag_name("recipe") + " " + std::string(recipe->name));
+  check_fp4(precision);
 }
 
 void check_unfused(const PrecisionConfig& precision) {

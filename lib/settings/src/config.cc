@@ -21,6 +21,7 @@ std::string_view name_of(Precision p) {
 const quant::Recipe& PrecisionConfig::variant_of(const std::string& name) const {
   const quant::Recipe& found = quant::find_recipe(name);
   if (rowwise_single_copy && name == "rowwise") return quant::with_single_copy(found);
+  if (found.fp4()) return quant::with_fp4_options(found, stochastic_gradients, hadamard);
   return e4m3_gradients ? quant::with_e4m3_gradients(found) : found;
 }
 
@@ -60,6 +61,10 @@ bool PrecisionConfig::has_rowwise() const {
   return std::ranges::find(names, "rowwise") != names.end();
 }
 
+bool PrecisionConfig::has_nvfp4() const {
+  return std::ranges::any_of(recipe_names(), [](const std::string& n) { return quant::find_recipe(n).fp4(); });
+}
+
 bool PrecisionConfig::has_tensor_scales() const {
   return std::ranges::all_of(recipe_names(), [](const std::string& n) { return n == "tensorwise" || n == "current"; });
 }
@@ -83,6 +88,11 @@ PrecisionConfig precision_under(const PrecisionConfig& precision, const Recipes&
   PrecisionConfig one = with(recipe);
   if (!one.has_rowwise() && any(&PrecisionConfig::has_rowwise)) one.rowwise_single_copy = false;
   if (!one.has_tensor_scales() && any(&PrecisionConfig::has_tensor_scales)) one.fuse_projections = false;
+  if (one.has_nvfp4() && recipes.recipes.size() > 1) {
+    one.e4m3_gradients = false;
+    one.power_of_2.reset();
+    one.typed.clear();
+  }
   return one;
 }
 

@@ -96,7 +96,7 @@ void read_recipes(const Arguments& a, bool plain, PrecisionConfig& precision, Re
       if (part == "all") {
         c.all_recipes = true;
         for (const quant::Recipe& r : quant::recipes())
-          if (!(hopper && r.scale_rule == quant::ScaleRule::mx)) names.emplace_back(r.name);
+          if (!(hopper && r.emulated_everywhere())) names.emplace_back(r.name);
       } else if (!add_linear_recipe(part, precision)) {
         names.push_back(known_recipe(part, "recipe", lists));
       }

@@ -159,6 +159,20 @@ void add_recipe(Rows& rows) {
            .acts_under(under_all)});
 }
 
+// The options of recipe nvfp4.
+void add_fp4(Rows& rows) {
+  const auto p = &C::precision;
+  std::vector<Row> options = {
+      toggle("stochastic-gradients", "on", "with recipe nvfp4, round gradients stochastically, not to nearest", p,
+             &P::stochastic_gradients),
+      toggle("hadamard", "on", "with recipe nvfp4, transform the operands of wgrad along tokens before they are cast",
+             p, &P::hadamard)};
+  for (Row& row : options)
+    row = row.recorded_if([](const P& c) { return c.recipe_or_null() != nullptr && c.has_nvfp4(); })
+            .acts_under([](const quant::Recipe& r) { return r.fp4(); });
+  add(rows, kPrecision, kComputes, Resume::phase, std::move(options));
+}
+
 // How operands of FP8 are scaled, gathered and summed.
 void add_scaling(Rows& rows) {
   using gemm::Accumulation;
@@ -171,7 +185,7 @@ void add_scaling(Rows& rows) {
              if (!c.precision.linear_recipes.empty() && !c.precision.power_of_2) return {};
              return c.precision.power_of_2_scales();
            })
-           .acts_under([](const Recipe& r) { return !is_delayed(r) && r.scale_rule != quant::ScaleRule::mx; }),
+           .acts_under([](const Recipe& r) { return !is_delayed(r) && !r.emulated_everywhere(); }),
        toggle("fp8-all-gather", "on", "all-gather sharded weights as FP8 codes where the recipe allows", p,
               &P::fp8_all_gather)
            .records([](auto& c, auto&) {
@@ -541,7 +555,7 @@ const std::vector<Setting>& all_settings() {
   static const Rows rows = [] {
     Rows all;
     for (const auto& part :
-         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_selection, add_optimizer, add_experts,
+         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_fp4, add_selection, add_optimizer, add_experts,
           add_lora, add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation, add_plan})
       part(all);
     std::vector<std::string>& names = std::ranges::find(all, "change", flag_name_of)->flag.suggestions;

@@ -112,7 +112,7 @@ class Passes {
     await(model_, arriving, "send", sent_by(actions_.back()));
     for (auto& [number, flight] : flights_) finish_send(flight);
     flights_.clear();
-    model_.store.set_dropout({});
+    model_.store.set_position({});
     times.total = seconds_since(first);
     return times;
   }
@@ -133,7 +133,7 @@ class Passes {
   void forward(int number) {
     device::mark(model_.ctx, device::kForwardMark, number);
     Flight& f = flight(number);
-    model_.store.set_dropout(passes_.position(number));
+    model_.store.set_position(passes_.position(number));
     if (stage_.begins()) f.micro_batch.forward_embedding();
     f.micro_batch.forward_layers(stage_.first, stage_.last);
   }
@@ -143,7 +143,7 @@ class Passes {
     Flight& f = flight(number);
     finish_send(f);  // it carries the hidden state, whose memory is freed now
     model_.store.gradients().begin_micro_batch(number, passes_.count);
-    model_.store.set_dropout(passes_.position(number));
+    model_.store.set_position(passes_.position(number));
     const device::Scope scope(model_.arena);
     if (stage_.ends()) {
       const View losses = tensor::allocate(model_.ctx, DType::f32, {f.rows}, "activations");

@@ -19,7 +19,8 @@ using model::UnitWeights;
 
 namespace {
 
-constexpr std::uint64_t kDropoutKey = 0x64726f706f7574;  // dropout and stochastic rounding have different seeds
+// Dropout, the rounding of stored BF16 and that of gradients have different seeds.
+constexpr std::uint64_t kDropoutKey = 0x64726f706f7574, kRoundingKey = 0x726f756e64;
 
 std::optional<TensorGroup> tensor_group(const comm::Mesh& mesh, const std::vector<model::Parameter>& table) {
   if (mesh.tensor().size() == 1) return std::nullopt;
@@ -106,6 +107,8 @@ void ParameterStore::cast_codes(const Context& ctx) {
 linear::LinearPrecision ParameterStore::precision_of(const SlotLayout& s) const {
   linear::LinearPrecision fp8 = s.fp8;
   fp8.column_factors = column_factors_;
+  const BatchPosition at = position_.value_or(BatchPosition{});
+  fp8.options.random = {at.seed ^ kRoundingKey, static_cast<std::uint64_t>(at.step) << 24, at.first_row, at.rows};
   return fp8;
 }
 
@@ -238,11 +241,11 @@ void ParameterStore::add_adapters(int unit, const model::AdaptedSlot& at, UnitWe
     const int number = of_a.parameters[i];
     ops::Dropout dropout;
     const model::Parameter& adapter = layout_.parameter(number);
-    if (dropout_)  // no other stream has the same step and number
+    if (position_)  // no other stream has the same step and number
       dropout = {dropout_probability_,
-                 dropout_->seed ^ kDropoutKey,
-                 static_cast<std::uint64_t>(dropout_->step) << 24 | static_cast<std::uint64_t>(number),
-                 dropout_->first_row,
+                 position_->seed ^ kDropoutKey,
+                 static_cast<std::uint64_t>(position_->step) << 24 | static_cast<std::uint64_t>(number),
+                 position_->first_row,
                  adapter.first_col(),
                  adapter.whole_shape().back()};
     linear::Part part = of_a.parts[i];

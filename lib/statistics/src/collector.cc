@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/quant/scale.h"
 
 namespace fp8::statistics {
@@ -22,7 +23,9 @@ using quant::ContractionAxis;
 using quant::Granularity;
 
 // Whether a cast is the same for both dimensions that a GEMM may contract.
-bool for_both_axes(Granularity g) { return g == Granularity::tensor || g == Granularity::block128x128; }
+bool for_both_axes(Granularity g) {
+  return g == Granularity::tensor || g == Granularity::block128x128 || g == Granularity::block16x16;
+}
 
 // The values of a view in high precision as f32 without gaps, in memory from the arena if they are not.
 View as_f32(const Context& ctx, const View& v) {
@@ -153,10 +156,19 @@ Collector::Share Collector::share_of(const linear::Call& call, const linear::Par
                  : PartJoin::columns};
 }
 
+// The matrix whose elements were rounded: the source of the operand, or its transform in memory from the arena.
+View Collector::cast_source(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source) {
+  if (use.gemm != GemmRole::wgrad || !call.precision.recipe->wgrad.x.hadamard) return source;
+  const View out = tensor::allocate(call.ctx, DType::bf16, {q.codes.shape[0], q.codes.shape[1]}, "scratch");
+  quant::hadamard_transform(call.ctx, source, out);
+  return out;
+}
+
 // The scales of a cast. Scales of columns of an activation, whose rows the ranks share, are computed from the amaxes of
 // all ranks if scales of whole activations are.
 ScaleGrid Collector::scales(const linear::Call& call, const quant::Quantized& q, const View& source,
                             Operand operand) const {
+  if (is_fp4(q.format)) return call.ctx.dry ? ScaleGrid{} : fp4_scales_of(call.ctx, q, source);
   const bool columns = q.granularity == Granularity::row && q.contract == ContractionAxis::first;
   if (!columns || operand == Operand::weight || call.precision.amax_reducer == nullptr)
     return call.ctx.dry ? ScaleGrid{} : scales_of(call.ctx, q);
@@ -196,16 +208,19 @@ void Collector::add_operand(const linear::Call& call, const Use& use, const line
     entry.figures += *last_input_;
     return;
   }
-  const ScaleGrid grid = scales(call, q, source, use.operand);
+  const View cast = cast_source(call, use, q, source);
+  const ScaleGrid grid = scales(call, q, cast, use.operand);
   std::vector<std::byte> memory;
-  const View x = on_host(call.ctx, source, memory);
+  const View x = on_host(call.ctx, cast, memory);
+  const View y = is_fp4(q.format) ? quant::dequantize(call.ctx, q) : View{};
   if (call.ctx.dry) return;
-  Figures figures = measure(x, grid, q.format);
+  const MeasuredCast measured{x, grid, q.format, y};
+  Figures figures = measure(measured);
   if (share.repeats) figures.scales = 0;
   entry.figures += figures;
   if (input) last_input_ = figures;
   if (!options_.groups) return;
-  entry.groups = measure_groups(x, grid, q.format, q.contract);
+  entry.groups = measure_groups(measured, q.contract);
   entry.divided = share.divided;
   const bool spans_rows = q.granularity == Granularity::tensor || q.granularity == Granularity::row;
   entry.shared_groups = !weight && spans_rows && q.contract == ContractionAxis::first;

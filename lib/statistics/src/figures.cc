@@ -6,13 +6,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/dtype/dispatch.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/quant/scale.h"
 
 namespace fp8::statistics {
@@ -26,6 +29,31 @@ constexpr std::uint32_t kInfinity = 0x7F800000u;
 
 std::uint32_t magnitude(float v) { return std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFu; }
 float from_magnitude(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+// E2M1, whose rounded elements come from the cast.
+struct E2m1 {
+  static constexpr float kMax = dtype::kE2m1Max;
+  static constexpr int kFractionBits = 1;
+  static constexpr std::uint32_t kMinExponent = 127;  // of 1
+};
+
+// Calls f.template operator()<Format>() with the grid of an FP8 format, or E2m1.
+template <class F>
+void with_format(DType format, F&& f) {
+  if (is_fp4(format)) return f.template operator()<E2m1>();
+  dtype::with_fp8_grid(format, std::forward<F>(f));
+}
+
+// An element after the cast: its code as a number, and y.
+struct Rounded {
+  float code, y;
+};
+template <class Format>
+Rounded rounded(float scaled, float scale, const float* y, std::int64_t i) {
+  if constexpr (std::is_same_v<Format, E2m1>) return {y[i] * scale, y[i]};
+  const float code = dtype::round_to_grid<Format>(scaled);
+  return {code, code / scale};
+}
 
 // Limits of a format, as magnitudes of scaled elements.
 template <class Grid>
@@ -47,13 +75,16 @@ struct RowFigures {
 struct Cast {
   const View& x;
   const ScaleGrid& scales;
+  const View& y;
   std::int64_t cols() const { return x.shape[1]; }
   const float* scale_row(std::int64_t r) const { return scales.data.data() + r / scales.rows * scales.stride_r; }
+
 
   template <class T>
   const T* row(std::int64_t r) const {
     return x.as<T>() + r * x.stride[0];
   }
+  const float* y_row(std::int64_t r) const { return y.empty() ? nullptr : y.as<float>() + r * cols(); }
   // The scales of n elements of a row from column `begin` on.
   void expand(const float* of_row, std::int64_t begin, std::int64_t n, float* scale) const {
     if (scales.stride_c == 0) return std::fill_n(scale, n, *of_row), void();
@@ -68,7 +99,7 @@ struct Exponents {
 
 // n <= kPiece elements of a row.
 template <class Grid, class T>
-void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, Exponents& exponents) {
+void add_piece(const T* x, const float* y, const float* scale, std::int64_t n, RowFigures& row, Exponents& exponents) {
   constexpr std::uint32_t kLast = 254;  // of finite elements
   std::array<float, kPiece> value, error;
   std::array<std::uint32_t, kPiece> scaled_bits;
@@ -80,7 +111,9 @@ void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, 
     const float v = dtype::to_float(x[i]);
     const std::uint32_t bits = magnitude(v);
     const bool finite = bits < kInfinity, counts = finite & (bits != 0);
-    const float scaled = v * scale[i], code = dtype::round_to_grid<Grid>(scaled), is = from_magnitude(magnitude(code));
+    const float scaled = v * scale[i];
+    const Rounded to = rounded<Grid>(scaled, scale[i], y, i);
+    const float is = from_magnitude(magnitude(to.code));
     scaled_bits[static_cast<std::size_t>(i)] = magnitude(scaled);
     nonfinite += finite ? 0 : 1;
     nonzero += counts ? 1 : 0;
@@ -90,7 +123,7 @@ void add_piece(const T* x, const float* scale, std::int64_t n, RowFigures& row, 
     largest = std::max(largest, bits);
     smallest = std::min(smallest, counts ? bits : kInfinity);
     value[static_cast<std::size_t>(i)] = finite ? v : 0;
-    error[static_cast<std::size_t>(i)] = finite ? v - code / scale[i] : 0;
+    error[static_cast<std::size_t>(i)] = finite ? v - to.y : 0;
   }
   double signal = 0, noise = 0;
 #pragma omp simd reduction(+ : signal, noise)
@@ -120,11 +153,11 @@ RowFigures row_figures(const Cast& cast, std::int64_t r, Exponents& exponents) {
   RowFigures row;
   std::array<float, kPiece> scale;
   const T* const x = cast.row<T>(r);
-  const float* const of_row = cast.scale_row(r);
+  const float *const y = cast.y_row(r), *const of_row = cast.scale_row(r);
   for (std::int64_t begin = 0; begin < cast.cols(); begin += kPiece) {
     const std::int64_t n = std::min(kPiece, cast.cols() - begin);
     cast.expand(of_row, begin, n, scale.data());
-    add_piece<Grid>(x + begin, scale.data(), n, row, exponents);
+    add_piece<Grid>(x + begin, y == nullptr ? y : y + begin, scale.data(), n, row, exponents);
   }
   return row;
 }
@@ -240,6 +273,21 @@ ScaleGrid scales_of(const Context& ctx, const quant::Quantized& q) {
   return grid;
 }
 
+ScaleGrid fp4_scales_of(const Context& ctx, const quant::Quantized& q, const View& x) {
+  const bool square = q.granularity == quant::Granularity::block16x16, last = q.contract == ContractionAxis::last;
+  const auto shape = quant::fp4_scales(x.shape[0], x.shape[1], q.contract, square);
+  ScaleGrid grid{.data = std::vector<float>(static_cast<std::size_t>(shape[0] * shape[1])),
+                 .rows = square || !last ? quant::kFp4Block : 1,
+                 .cols = square || last ? quant::kFp4Block : 1,
+                 .stride_r = shape[1],
+                 .stride_c = 1,
+                 .count = shape[0] * shape[1]};
+  quant::fp4_multipliers(
+      ctx, x, {.contract = q.contract, .square = square, .amax = *q.inverse_scale.as<float>()},
+      tensor::make_view(grid.data.data(), DType::f32, device::DeviceType::host, {shape[0], shape[1]}));
+  return grid;
+}
+
 ScaleGrid column_scales(std::vector<float> scales, std::int64_t rows) {
   const auto count = static_cast<std::int64_t>(scales.size());
   return {.data = std::move(scales), .rows = rows, .stride_c = 1, .count = count};
@@ -265,11 +313,12 @@ GroupFigures& GroupFigures::operator+=(const GroupFigures& o) {
   return *this;
 }
 
-Figures measure(const View& x, const ScaleGrid& scales, DType format) {
-  const Cast cast{x, scales};
+Figures measure(const MeasuredCast& of) {
+  const View& x = of.x;
+  const Cast cast{x, of.scales, of.y};
   Figures total;
   std::vector<RowFigures> rows(static_cast<std::size_t>(x.shape[0]));
-  dtype::with_fp8_grid(format, [&]<class Grid>() {
+  with_format(of.format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "measure", [&]<class T>() {
 #pragma omp parallel
       {
@@ -298,23 +347,26 @@ Figures measure(const View& x, const ScaleGrid& scales, DType format) {
   return total;
 }
 
-GroupGrid measure_groups(const View& x, const ScaleGrid& scales, DType format, ContractionAxis contract) {
-  const Cast cast{x, scales};
+GroupGrid measure_groups(const MeasuredCast& of, ContractionAxis contract) {
+  const View& x = of.x;
+  const ScaleGrid& scales = of.scales;
+  const Cast cast{x, scales, of.y};
   const Groups groups = groups_of(x, scales, contract);
   std::vector<GroupFigures> all(static_cast<std::size_t>(divide_up(x.shape[0], groups.rows) * groups.across));
-  dtype::with_fp8_grid(format, [&]<class Grid>() {
+  with_format(of.format, [&]<class Grid>() {
     dtype::with_float_type(x.dtype, "measure_groups", [&]<class T>() {
       for (std::int64_t r = 0; r < x.shape[0]; ++r) {
         const T* const row = cast.row<T>(r);
-        const float* const of_row = cast.scale_row(r);
+        const float *const of_row = cast.scale_row(r), *const y = cast.y_row(r);
         for (std::int64_t c = 0; c < x.shape[1]; ++c) {
           const float v = dtype::to_float(row[c]), scale = of_row[c / scales.cols * scales.stride_c];
           if (v == 0 || magnitude(v) >= kInfinity) continue;
           GroupFigures& g = all[static_cast<std::size_t>(r / groups.rows * groups.across + c / groups.cols)];
-          const float scaled = v * scale, code = dtype::round_to_grid<Grid>(scaled);
-          const double value = v, error = v - code / scale;
+          const float scaled = v * scale;
+          const Rounded to = rounded<Grid>(scaled, scale, y, c);
+          const double value = v, error = v - to.y;
           ++g.nonzero;
-          g.underflowed += code == 0 ? 1 : 0;
+          g.underflowed += to.code == 0 ? 1 : 0;
           g.saturated += std::fabs(scaled) > Limits<Grid>::kSaturated ? 1 : 0;
           g.signal += value * value;
           g.noise += error * error;

@@ -53,6 +53,10 @@ std::string_view name_of_granularity(quant::Granularity g) {
       return "128x128";
     case quant::Granularity::block1x32:
       return "1x32";
+    case quant::Granularity::block1x16:
+      return "1x16";
+    case quant::Granularity::block16x16:
+      return "16x16";
     case quant::Granularity::none:
       break;
   }

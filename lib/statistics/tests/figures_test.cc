@@ -124,7 +124,7 @@ TEST_F(Casts, ATensorHasOneScale) {
       const View x = as(type);
       const quant::Quantized q = cast(x, format, Granularity::tensor, ContractionAxis::last);
       const float scale = (format == DType::e4m3 ? 448.0f : 57344.0f) / amax(0, kRows, 0, kCols);
-      const Figures f = measure(x, scales_of(ctx_, q), format);
+      const Figures f = measure({x, scales_of(ctx_, q), format});
       expect_equal(f, plain(x_, kCols, format, [&](auto, auto) { return scale; }));
       EXPECT_EQ(f.scales, 1);
       EXPECT_GT(f.underflowed, 0);
@@ -136,10 +136,10 @@ TEST_F(Casts, ATensorHasOneScale) {
 TEST_F(Casts, ARowHasAScaleAlongEitherDimension) {
   const View x = as(DType::bf16);
   const quant::Quantized rows = cast(x, DType::e4m3, Granularity::row, ContractionAxis::last);
-  expect_equal(measure(x, scales_of(ctx_, rows), DType::e4m3),
+  expect_equal(measure({x, scales_of(ctx_, rows), DType::e4m3}),
                plain(x_, kCols, DType::e4m3, [&](std::int64_t r, auto) { return 448.0f / amax(r, r + 1, 0, kCols); }));
   const quant::Quantized columns = cast(x, DType::e4m3, Granularity::row, ContractionAxis::first);
-  const Figures f = measure(x, scales_of(ctx_, columns), DType::e4m3);
+  const Figures f = measure({x, scales_of(ctx_, columns), DType::e4m3});
   expect_equal(f,
                plain(x_, kCols, DType::e4m3, [&](auto, std::int64_t c) { return 448.0f / amax(0, kRows, c, c + 1); }));
   EXPECT_EQ(f.scales, kCols);
@@ -170,7 +170,7 @@ TEST_F(Casts, ABlockHasAScale) {
                        : 448.0f / most;
       return at->second;
     };
-    expect_equal(measure(x, scales_of(ctx_, q), DType::e4m3), plain(x_, kCols, DType::e4m3, scale_of));
+    expect_equal(measure({x, scales_of(ctx_, q), DType::e4m3}), plain(x_, kCols, DType::e4m3, scale_of));
   }
 }
 
@@ -182,14 +182,14 @@ TEST_F(Casts, ScalesOfZerosCountOnlyWhereAllIsZero) {
       for (std::int64_t i = 0; i < kRows * kCols; ++i)
         if (i / kCols < 130 || i % kCols < 130) x_[static_cast<std::size_t>(i)] = 0;
       const View some = as(DType::f32);
-      const Figures f = measure(some, scales_of(ctx_, cast(some, DType::e4m3, g, contract)), DType::e4m3);
+      const Figures f = measure({some, scales_of(ctx_, cast(some, DType::e4m3, g, contract)), DType::e4m3});
       const float scale = g == Granularity::block1x32 ? 0x1p18f : 448 / 1e-3f;
       EXPECT_EQ(f.scale_range().min, scale);
       EXPECT_EQ(f.scale_range().max, scale);
       x_.assign(x_.size(), 0);
       const View none = as(DType::f32);
       const ScaleGrid scales = scales_of(ctx_, cast(none, DType::e4m3, g, contract));
-      Figures zeros = measure(none, scales, DType::e4m3);
+      Figures zeros = measure({none, scales, DType::e4m3});
       EXPECT_EQ(zeros.scales, f.scales);
       EXPECT_EQ(zeros.scale_range().min, scales.data[0]);
       EXPECT_EQ(zeros.scale_range().max, scales.data[0]);
@@ -204,7 +204,7 @@ TEST_F(Casts, AScaleOfNanIsNoScaleOfZeros) {
   x_.assign(x_.size(), 0);
   x_[0] = NAN;
   const View x = as(DType::f32);
-  const Figures f = measure(x, column_scales(std::vector<float>(kCols, NAN), kRows), DType::e4m3);
+  const Figures f = measure({x, column_scales(std::vector<float>(kCols, NAN), kRows), DType::e4m3});
   EXPECT_TRUE(std::isnan(f.scale_range().min));
 }
 
@@ -220,7 +220,7 @@ TEST_F(Casts, TheNoiseIsThatOfTheCodes) {
                        static_cast<double>(y.as<float>()[r * y.stride[0] + c * y.stride[1]]);
       noise += e * e;
     }
-    EXPECT_NEAR(measure(x, scales_of(ctx_, q), DType::e4m3).noise, noise, 1e-6 * noise);
+    EXPECT_NEAR(measure({x, scales_of(ctx_, q), DType::e4m3}).noise, noise, 1e-6 * noise);
   }
 }
 
@@ -230,8 +230,8 @@ TEST_F(Casts, GroupsAddUpToTheWhole) {
        {Granularity::tensor, Granularity::row, Granularity::block1x128, Granularity::block128x128}) {
     for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
       const ScaleGrid scales = scales_of(ctx_, cast(x, DType::e4m3, g, contract));
-      const Figures all = measure(x, scales, DType::e4m3);
-      const std::vector<GroupFigures> groups = measure_groups(x, scales, DType::e4m3, contract).groups;
+      const Figures all = measure({x, scales, DType::e4m3});
+      const std::vector<GroupFigures> groups = measure_groups({x, scales, DType::e4m3}, contract).groups;
       if (g == Granularity::tensor)
         EXPECT_EQ(groups.size(), static_cast<std::size_t>(contract == ContractionAxis::last ? kRows : kCols));
       else
@@ -260,7 +260,7 @@ TEST_F(Casts, GroupsOfPartsAreThoseOfTheWhole) {
   const ScaleGrid one = scales_of(ctx_, cast(x, DType::e4m3, Granularity::tensor, ContractionAxis::last)),
                   blocks{.data = std::vector<float>(12, 0.5f), .rows = 50, .cols = 75, .stride_r = 4, .stride_c = 1};
   const auto groups = [](const View& v, const ScaleGrid& scales, ContractionAxis contract) {
-    return measure_groups(v, scales, DType::e4m3, contract);
+    return measure_groups({v, scales, DType::e4m3}, contract);
   };
   const auto expect = [](const GroupGrid& parts, const GroupGrid& whole) {
     ASSERT_EQ(parts.groups.size(), whole.groups.size());
@@ -294,7 +294,7 @@ TEST_F(Casts, SaturationAndNonFiniteElementsAreCounted) {
   Tensor t(DType::f32, {1, 6});
   const std::vector<float> x{1, -500, 460, 470, NAN, INFINITY};
   std::copy(x.begin(), x.end(), t.as<float>());
-  const Figures f = measure(t.view(), {.data = {1.0f}, .rows = 1, .cols = 6}, DType::e4m3);
+  const Figures f = measure({t.view(), {.data = {1.0f}, .rows = 1, .cols = 6}, DType::e4m3});
   EXPECT_EQ(f.nonfinite, 2);
   EXPECT_EQ(f.nonzero, 4);
   EXPECT_EQ(f.saturated, 2);  // 460 is within half a spacing of 448
@@ -305,7 +305,7 @@ TEST_F(Casts, SaturationAndNonFiniteElementsAreCounted) {
 
 TEST(Figures, OfZerosHaveNoSqnr) {
   Tensor t(DType::bf16, {3, 3});
-  const Figures f = measure(t.view(), {.data = {1.0f}, .rows = 3, .cols = 3}, DType::e5m2);
+  const Figures f = measure({t.view(), {.data = {1.0f}, .rows = 3, .cols = 3}, DType::e5m2});
   EXPECT_EQ(f.nonzero, 0);
   EXPECT_EQ(f.share(0), 0);
   EXPECT_EQ(f.dynamic_range(), 0);

@@ -76,6 +76,9 @@ std::string note_of_cpu(std::span<const std::string> cards, const comm::Communic
 }
 
 void check_fp8(const settings::PrecisionConfig& precision, DeviceType device, int capability, const std::string& name) {
+  if (device == DeviceType::cuda && std::ranges::any_of(precision.recipes_used(), &quant::Recipe::fp4))
+    throw Error(cli::flag_name("recipe") + " nvfp4: is computed on the CPU only; add " + cli::flag_name("device") +
+                " cpu");
   const auto runs_native = [](const quant::Recipe* r) { return !r->emulated_everywhere(); };
   const bool native =
       !precision.emulate && device == DeviceType::cuda && std::ranges::any_of(precision.recipes_used(), runs_native);

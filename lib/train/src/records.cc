@@ -55,10 +55,18 @@ double share(std::int64_t part, std::int64_t whole) {
 }
 
 // The precision in which a run computes a linear.
-std::string precision_of(const model::LinearRow& linear, settings::Precision of_run) {
-  return std::string(name_of(linear.fp8                            ? settings::Precision::fp8
-                             : of_run == settings::Precision::fp32 ? of_run
-                                                                   : settings::Precision::bf16));
+std::string precision_of(const model::LinearRow& linear, const settings::PrecisionConfig& of_run) {
+  using settings::Precision;
+  if (!linear.fp8) return std::string(name_of(of_run.precision == Precision::fp32 ? Precision::fp32 : Precision::bf16));
+  return quant::find_recipe(linear.recipe.empty() ? of_run.recipe : linear.recipe).fp4() ? "fp4" : "fp8";
+}
+
+// The counts of FP4 GEMMs, if some are planned.
+void add_fp4(const settings::PrecisionConfig& precision, const gemm::Counts& gemms, json::Object& record) {
+  if (precision.precision != settings::Precision::fp8 || !precision.has_nvfp4()) return;
+  record.set("fp4_gemms", gemms.linear(gemm::OperandKind::fp4).gemms);
+  record.set("fp4_flop_share", gemms.share(gemm::OperandKind::fp4));
+  record.set("fp4_flop_share_total", gemms.share_total(gemm::OperandKind::fp4));
 }
 
 // The GEMMs of an FP8 linear that are FP8, if not all; else empty.
@@ -130,7 +138,7 @@ json::Value run_record(const RunSetup& s, const json::Value& memory_plan, const 
   const std::vector<model::Parameter>& table = s.model_spec.table;
   json::Array linears;
   for (const model::LinearRow& l : model::linear_rows(model, table)) {
-    const std::string precision = precision_of(l, config.precision.precision);
+    const std::string precision = precision_of(l, config.precision);
     json::Value linear = json::object({{"name", l.name}, {"precision", precision}, {"reason", l.reason}});
     if (const std::string gemms = some_gemms(l); !gemms.empty()) linear.as_object().set("fp8_gemms", gemms);
     if (l.fp8 && !l.recipe.empty()) linear.as_object().set("recipe", l.recipe);
@@ -187,14 +195,15 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                                 {"precision", std::string(name_of(config.precision.precision))},
                                 {"recipe", recipe_of(config.precision)},
                                 {"emulated", emulated(config.precision, device)},
-                                {"fp8_flop_share", r.gemms.fp8_share()},
-                                {"fp8_flop_share_total", r.gemms.fp8_share_total()},
+                                {"fp8_flop_share", r.gemms.share(gemm::OperandKind::fp8)},
+                                {"fp8_flop_share_total", r.gemms.share_total(gemm::OperandKind::fp8)},
                                 {"fp8_gemms", r.gemms.linear(gemm::OperandKind::fp8).gemms},
                                 {"bf16_gemms", r.gemms.linear(gemm::OperandKind::bf16).gemms},
                                 {"f32_gemms", r.gemms.linear(gemm::OperandKind::f32).gemms},
                                 {"saturated_share", share(r.casts.saturated, r.casts.elements)},
                                 {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
                                 {"skipped", r.skipped}});
+  add_fp4(config.precision, r.gemms, v.as_object());
   add_sent(r.sent, v.as_object());
   if (r.routing) add_routing(config, *r.routing, v.as_object());
   if (r.replayed) v.as_object().set("replayed", true);
@@ -236,8 +245,9 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::P
   if (precision.fuse_projections) o.set("fuse_projections", true);
   if (precision.precision == settings::Precision::fp8) {
     o.set("fp8_gemms", sum.gemms.linear(gemm::OperandKind::fp8).gemms);
-    o.set("fp8_flop_share", sum.gemms.fp8_share());
-    o.set("fp8_flop_share_total", sum.gemms.fp8_share_total());
+    o.set("fp8_flop_share", sum.gemms.share(gemm::OperandKind::fp8));
+    o.set("fp8_flop_share_total", sum.gemms.share_total(gemm::OperandKind::fp8));
+    add_fp4(precision, sum.gemms, o);
   }
   return v;
 }
@@ -252,7 +262,7 @@ json::Value sample_record(std::int64_t step, const std::string& prompt, const Sa
 }
 
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
-                            settings::Precision precision) {
+                            const settings::PrecisionConfig& precision) {
   struct Line {
     std::string name, shape, precision, reason;
     int count;

@@ -370,7 +370,7 @@ void train_steps(RunState& state, const RunContext& run) {
 std::string plan_text(const RunSetup& setup, device::DeviceType device, const std::string& memory) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;
-  return "linears:\n" + precision_table(config, table, setup.config.precision.precision) +
+  return "linears:\n" + precision_table(config, table, setup.config.precision) +
          (config.lora ? settings::text_of_lora(*config.lora, table) : "") +
          (emulated(setup.config.precision, device) ? "FP8 is emulated: losses are those of FP8, speeds are not\n"
                                                    : "") +

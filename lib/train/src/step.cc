@@ -36,7 +36,7 @@ shard::PassTimes forward_backward(StepEnvironment& env, const MicroBatches& batc
       {static_cast<int>(batches.count()), scale,
        [&](const Context& ctx, device::PooledMemory& memory, int i) { return batches.batch(ctx, memory, i); },
        [&](int i) {
-         return shard::DropoutPosition{env.seed, batches.step(), batches.first_row(i)};
+         return shard::BatchPosition{env.seed, batches.step(), batches.first_row(i), batches.global_rows()};
        },
        [&](const View& losses) {
          if (mesh.counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);
@@ -133,7 +133,7 @@ Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, con
 
 void check_planned(comm::Communicator& host_comm, const gemm::Counts& ran, std::int64_t planned,
                    const std::string& where) {
-  const std::int64_t gemms = ran.linear(gemm::OperandKind::fp8).gemms;
+  const std::int64_t gemms = ran.low_precision_gemms();
   comm::agree(host_comm, [&] {
     if (gemms < planned)
       throw Error("FP8 was asked for and did not run as planned: " + std::to_string(gemms) + " of " +

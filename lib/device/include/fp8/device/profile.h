@@ -36,9 +36,9 @@ inline constexpr std::array<std::string_view, 11> kWorkNames{
 };
 
 /// Operands of a GEMM by kind: the formats that share a rate of the hardware.
-enum class OperandKind : std::uint8_t { f32, bf16, fp8 };
+enum class OperandKind : std::uint8_t { f32, bf16, fp8, fp4 };
 
-/// Scales of the FP8 operands of a GEMM.
+/// Scales of the FP8 or FP4 operands of a GEMM.
 enum class Scaling : std::uint8_t {
   none,          ///< operands without scales
   tensor,        ///< one for each operand
@@ -46,6 +46,7 @@ enum class Scaling : std::uint8_t {
   block1x128,    ///< 1 x 128 along the contraction for both operands
   block128x128,  ///< 1 x 128 for one operand, 128 x 128 for the other
   mx,            ///< 1 x 32, E8M0
+  nvfp4,         ///< 1 x 16, or 16 x 16 for one operand, E4M3
 };
 
 /// What a Span stands for.

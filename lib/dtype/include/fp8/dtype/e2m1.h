@@ -13,6 +13,11 @@ namespace fp8::dtype {
 /// Largest E2M1 magnitude.
 inline constexpr float kE2m1Max = 6.0f;
 
+/// Largest product of an E2M1 magnitude and an E4M3 block scale, 6 x 448: an NVFP4 tensor is scaled to it.
+inline constexpr float kFp4Range = kE2m1Max * 448.0f;
+/// Factor of the product of the amaxes of two NVFP4 tensors that scales the products of their elements.
+inline constexpr float kFp4Alpha = 1.0f / (kFp4Range * kFp4Range);
+
 /// Distance from the E2M1 magnitude at or below `a` to the next: 0.5 below 2, 1 below 4, else 2.
 FP8_HD inline float e2m1_step(float a) { return a < 2.0f ? 0.5f : a < 4.0f ? 1.0f : 2.0f; }
 

@@ -25,7 +25,7 @@ using tensor::View;
 /// which is counted separately.
 enum class GemmRole : std::uint8_t { forward, dgrad, wgrad, other };
 
-/// Kind of the operands, for the counts: a GEMM is fp8 if both operands are.
+/// Kind of the operands, for the counts: a GEMM is fp8 or fp4 if both operands are.
 using device::OperandKind;
 
 /// Blocks of elements that share an inverse scale, and the layout of these scales. `outer` is a row of A or a column of
@@ -46,8 +46,11 @@ enum class ScaleBlocks : std::uint8_t {
 /// K is not a multiple of 16, the other stride is K rounded up, with zero padding.
 struct Operand {
   View matrix;                ///< two dimensions, one of the strides is 1; f32, bf16, or FP8 codes on a device
-  DType format = DType::f32;  ///< format of the values before scaling: f32, bf16, e4m3, e5m2
-  View inverse_scale;  ///< f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks
+  /// Format of the values before scaling: f32, bf16, e4m3, e5m2, or on the host e2m1, with the other operand e2m1 too.
+  DType format = DType::f32;
+  /// f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks. For e2m1 [1], the amax of
+  /// the tensor.
+  View inverse_scale;
   ScaleBlocks blocks = ScaleBlocks::none;  ///< blocks of the inverse scales
 };
 
@@ -87,13 +90,15 @@ struct Count {
 
 /// Counts by role and kind.
 struct Counts {
-  std::array<std::array<Count, 3>, 4> by{};  ///< [role][kind]
+  std::array<std::array<Count, 4>, 4> by{};  ///< [role][kind]
   /// Sum over the roles of linear layers (forward, dgrad, wgrad).
   Count linear(OperandKind kind) const;
-  /// Share of the FLOPs of linear layers that ran in FP8; 0 if none ran.
-  double fp8_share() const;
-  /// Share of all FLOPs, including GemmRole::other, that ran in FP8; 0 if none ran.
-  double fp8_share_total() const;
+  /// GEMMs of linear layers whose operands were FP8 or FP4.
+  std::int64_t low_precision_gemms() const;
+  /// Share of the FLOPs of linear layers that ran with operands of this kind; 0 if none ran.
+  double share(OperandKind kind) const;
+  /// Share of all FLOPs, including GemmRole::other, that ran with operands of this kind; 0 if none ran.
+  double share_total(OperandKind kind) const;
   /// Difference, for the counts of one step.
   Counts operator-(const Counts& earlier) const;
   /// Sum, for the counts of several passes.
@@ -130,11 +135,13 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias); all views are on ctx.device.
-  /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats). C is f32 or bf16, row-major with
+  /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats; or both e2m1). C is f32 or bf16, row-major with
   /// unit column stride; accumulate needs an f32 C. Any dimension may be 0 (K = 0 gives bias or zeros, added to C if
   /// accumulating). With ctx.dry nothing is computed or counted. The arena is not used. f32 sums are multiplied by A's
   /// inverse scale, then by B's, and then C and bias are added. Deterministic for a given number of threads. Throws
   /// Error if shapes or formats do not match.
+  /// e2m1: A and B hold codes times the scales of their blocks, so that the products are exact and the sums f32; these
+  /// are multiplied by (amax of A x amax of B) / 2688^2, both multiplications rounded to f32 (quant::fp4_alpha()).
   /// With scales for blocks, the host multiplies the codes by them in f32, and these products in f32.
   /// With another Accumulation than f32, sums are multiplied by the product of the two inverse scales, rounded to f32;
   /// the result does not depend on the number of threads, and is NaN or infinite exactly if the IEEE sum of products

@@ -5,6 +5,7 @@
 /// Source: fp8-recipes(7); Transformer Engine core_nvfp4.cuh, torchao nvfp4_reference.py, whose bits these are.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "fp8/quant/quantize.h"
@@ -33,6 +34,13 @@ float fp4_alpha(float amax_a, float amax_b);
 /// cols is a multiple of 16, except for blocks along the first dimension. Deterministic for any number of threads.
 /// Throws Error for shapes that do not fit.
 void cast_to_fp4(const Context& ctx, const View& x, const Fp4Cast& cast, const View& codes, const View& scales);
+
+/// What cast_to_fp4() multiplies elements by before it rounds them, one factor for each block.
+///   out  f32, contiguous, of the shape of its scales
+void fp4_multipliers(const Context& ctx, const View& x, const Fp4Cast& cast, const View& out);
+
+/// The shape of the block scales of a matrix of rows x cols.
+std::array<std::int64_t, 2> fp4_scales(std::int64_t rows, std::int64_t cols, ContractionAxis contract, bool square);
 
 /// The Hadamard transform along the first dimension, in blocks of 16 rows: each column v of a block becomes
 /// v diag(s) H / 4, with Sylvester's H of 16 x 16 and 16 fixed signs s, so that the transforms of both operands cancel

@@ -27,14 +27,16 @@ struct CastCounts {
   CastCounts& operator+=(const CastCounts& o);
 };
 
-/// A quantized matrix for one GEMM. x ~= codes * inverse_scale.
+/// A quantized matrix for one GEMM. x ~= codes * inverse_scale, but for e2m1: x ~= codes * inverse_scale / 2688.
 struct Quantized {
   /// [rows, cols] as the source. Host: bf16 values of the codes, row-major (column-major if the source is). Device: u8,
   /// stride 1 along the contracted dimension and a multiple of 16 along the other, zero padding. Device, emulated: bf16
   /// values of these bytes, same strides; for blocks folded, and f32 unless scales are powers of two. Blocks of 32 are
   /// always emulated.
+  /// e2m1: host only, bf16 values of codes times their block scales, which bf16 represents exactly; with Cast::hadamard
+  /// those of the transform, whose rows are rounded up to 16.
   View codes;
-  dtype::DType format = dtype::DType::bf16;  ///< e4m3 or e5m2; the source's format with Granularity::none
+  dtype::DType format = dtype::DType::bf16;  ///< e4m3, e5m2 or e2m1; the source's format with Granularity::none
   Granularity granularity =
       Granularity::none;  ///< granularity of scales; with none, codes is the high-precision matrix itself
   ContractionAxis contract = ContractionAxis::last;  ///< dimension that its GEMM contracts
@@ -47,8 +49,8 @@ struct Quantized {
   ///   block128x128      [ceil(rows / 128), ceil(cols / 128)]; adjacent along the contracted dimension, the other
   ///   stride a
   ///                  multiple of 4 (on the host, codes for both GEMMs share the layout of the last dimension)
-  View scale;
-  View inverse_scale;   ///< f32 reciprocals of scale, same layout
+  View scale;           ///< empty for e2m1
+  View inverse_scale;   ///< f32 reciprocals of scale, same layout; for e2m1 f32 [1], the amax of the tensor
   bool folded = false;  ///< codes are multiplied by their inverse scales: they approximate x itself
 };
 
@@ -83,6 +85,15 @@ struct Split {
   bool straddles = false;              ///< whether a block of the cast may be on several ranks; the same on all ranks
 };
 
+/// Random bits of stochastic rounding: a function of seed, stream and the place of an element in the global batch, so
+/// that they depend neither on ranks nor on micro-batches that divide the tokens in sixteens.
+struct RandomBits {
+  std::uint64_t seed = 0;      ///< seed of the run
+  std::uint64_t stream = 0;    ///< different for each step and tensor, even; casts that contract rows use stream + 1
+  std::int64_t first_row = 0;  ///< number in the global batch of row 0 of the matrix
+  std::int64_t rows = 0;       ///< rows of the global batch
+};
+
 /// Options of a cast.
 struct CastOptions {
   bool power_of_2 = false;       ///< round scales down to powers of two
@@ -103,6 +114,7 @@ struct CastOptions {
   /// all ranks with `split`. A cast of Granularity::tensor without a known scale then reads the matrix once; other
   /// casts ignore it. The result has the same bits. Empty: the amax is computed.
   View amax{};
+  RandomBits random{};  ///< for Cast::stochastic
 };
 
 /// The casts of one matrix for two GEMMs, by the dimension that each contracts.
@@ -132,8 +144,8 @@ void record_amax(const Context& ctx, const View& x, const View& out);
 
 /// Quantizes x [rows, cols] (f32 or bf16) for the GEMM that contracts `contract`. Memory from the arena, category "fp8
 /// codes"; a known scale is referred to by the result. With Granularity::none the result refers to x. Blocks of 128
-/// follow ScaleRule::blockwise, those of 32 ScaleRule::mx, the other granularities CastOptions::rule. Deterministic for
-/// any number of threads.
+/// follow ScaleRule::blockwise, those of 32 ScaleRule::mx, those of 16 ScaleRule::nvfp4, the other granularities
+/// CastOptions::rule. Deterministic for any number of threads.
 Quantized quantize(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                    const CastOptions& options);
 
@@ -166,7 +178,7 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);
 
-/// codes / scale in f32 (folded codes as they are), each rounded once, with the layout of the codes; memory from the
+/// codes / scale in f32 (folded codes as they are, e2m1 times amax / 2688), each rounded once, with the layout of the codes; memory from the
 /// arena, category "scratch".
 /// The values serve GEMMs in f32 with the bits of PyTorch's emulation. Host only. Source: torchao float8_ops.py,
 /// float8_mm with emulate.

@@ -23,6 +23,8 @@ enum class Granularity : std::uint8_t {
   block1x128,    ///< 128 along the contracted dimension of one row; the last block of a row may be shorter
   block128x128,  ///< 128 x 128; the last blocks of both dimensions may be shorter
   block1x32,     ///< 32 along the contracted dimension of one row (MX)
+  block1x16,     ///< 16 along the contracted dimension of one row, under one scale of the tensor (NVFP4)
+  block16x16,    ///< 16 x 16, under one scale of the tensor (NVFP4)
 };
 
 /// How a scale follows from an amax, and which amax it is.
@@ -32,13 +34,16 @@ enum class ScaleRule : std::uint8_t {
   delayed,    ///< known before the cast, from the history of amaxes of earlier steps, which skip NaN
   blockwise,  ///< like current, but an overflow becomes the largest finite value of the source's format
   mx,         ///< E8M0: amax / 448 rounded up to a power of two; NaN propagates
+  nvfp4,      ///< E4M3 scales of blocks under one f32 scale of the tensor, see fp4.h; NaN propagates
 };
 
 /// How one operand of one GEMM is cast. Granularity::none leaves it in high precision.
 struct Cast {
-  dtype::DType format = dtype::DType::bf16;     ///< e4m3 or e5m2 (bf16 with Granularity::none)
+  dtype::DType format = dtype::DType::bf16;     ///< e4m3, e5m2 or e2m1 (bf16 with Granularity::none)
   Granularity granularity = Granularity::none;  ///< elements that share a scale
-  /// Whether the operand is quantized.
+  bool hadamard = false;    ///< the Hadamard transform along the contracted dimension comes before the cast; e2m1 only
+  bool stochastic = false;  ///< rounds stochastically, by CastOptions::random; e2m1 only
+  /// Whether the operand is quantized, to FP8 or FP4.
   bool fp8() const { return granularity != Granularity::none; }
   bool operator==(const Cast&) const = default;
 };
@@ -61,7 +66,7 @@ struct WgradCasts {
   Cast x;   ///< contracted along M, its first dimension
 };
 
-/// GEMMs of a linear that run in FP8 where its recipe does so; --fp8-gemms.
+/// GEMMs of a linear that run in FP8 (FP4 under recipe nvfp4) where its recipe does so; --fp8-gemms.
 struct GemmSet {
   bool forward = true;  ///< y = x w^T
   bool dgrad = true;    ///< dx = dy w
@@ -89,13 +94,15 @@ struct Recipe {
   /// dgrad uses the codes of forward, whose scales of rows are folded into dy before its cast (fold.h).
   bool single_copy = false;
 
-  /// FP8 GEMMs of one linear layer in one forward and backward, of those in `set`: 3 at most, or 2 if wgrad is computed
-  /// in high precision.
+  /// FP8 or FP4 GEMMs of one linear layer in one forward and backward, of those in `set`: 3 at most, or 2 if wgrad is
+  /// computed in high precision.
   int fp8_gemms(const GemmSet& set = {}) const;
 
-  /// Whether its GEMMs multiply FP8 values as bf16 on every device, because the blocks are MX, which Hopper does not
-  /// have.
+  /// Whether its GEMMs multiply FP8 or FP4 values as bf16 on every device, because Hopper has neither MX nor FP4.
   bool emulated_everywhere() const;
+
+  /// Whether its GEMMs multiply FP4 values; otherwise FP8.
+  bool fp4() const { return forward.x.format == dtype::DType::e2m1; }
 };
 
 /// Every recipe, the default first.
@@ -103,6 +110,10 @@ std::span<const Recipe> recipes();
 
 /// The variant of the recipe whose gradients are e4m3 too; the recipe itself if its gradients are not e5m2.
 const Recipe& with_e4m3_gradients(const Recipe& recipe);
+
+/// The variant of nvfp4 with or without stochastic rounding of gradients and the Hadamard transform; another recipe
+/// itself.
+const Recipe& with_fp4_options(const Recipe& recipe, bool stochastic_gradients, bool hadamard);
 
 /// The variant of rowwise with one FP8 copy of each weight. Throws Error for another recipe.
 const Recipe& with_single_copy(const Recipe& recipe);

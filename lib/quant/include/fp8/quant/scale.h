@@ -32,7 +32,7 @@ struct BlockExtent {
   std::int64_t across = 0;  ///< elements along the other dimension
 };
 
-/// Blocks of block1x128, block128x128 and block1x32; {0, 0} for the other granularities.
+/// Blocks of the granularities with blocks; {0, 0} for the others.
 constexpr BlockExtent block_extent(Granularity granularity) {
   switch (granularity) {
     case Granularity::block1x128:
@@ -41,6 +41,10 @@ constexpr BlockExtent block_extent(Granularity granularity) {
       return {128, 128};
     case Granularity::block1x32:
       return {32, 1};
+    case Granularity::block1x16:
+      return {16, 1};
+    case Granularity::block16x16:
+      return {16, 16};
     case Granularity::none:
     case Granularity::tensor:
     case Granularity::row:
@@ -106,6 +110,8 @@ FP8_HD inline float scale_by_rule(ScaleRule rule, float amax, float max, bool po
 }
 
 /// Whether an amax under the rule leaves out NaN.
-FP8_HD inline bool skips_nan(ScaleRule rule) { return rule != ScaleRule::torchao && rule != ScaleRule::mx; }
+FP8_HD inline bool skips_nan(ScaleRule rule) {
+  return rule != ScaleRule::torchao && rule != ScaleRule::mx && rule != ScaleRule::nvfp4;
+}
 
 }  // namespace fp8::quant

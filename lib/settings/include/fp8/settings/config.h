@@ -44,6 +44,8 @@ struct PrecisionConfig {
   bool fp8_all_gather = true;                ///< if the recipe allows it
   bool rowwise_single_copy = false;          ///< recipe rowwise: one FP8 copy of each weight
   bool e4m3_gradients = false;               ///< gradients e4m3 where the recipe has e5m2
+  bool stochastic_gradients = true;          ///< recipe nvfp4: gradients are rounded stochastically
+  bool hadamard = true;                      ///< recipe nvfp4: the Hadamard transform precedes the casts of wgrad
   shard::DelayedOptions delayed;             ///< options of recipe delayed
   bool fuse_projections = false;             ///< q, k, v, and gate, up, are one linear each
   bool emulate = false;                      ///< FP8 values are multiplied as bf16 on a GPU too
@@ -57,7 +59,8 @@ struct PrecisionConfig {
   bool was_given(std::string_view flag) const;
   /// The recipe; null unless fp8.
   const quant::Recipe* recipe_or_null() const;
-  /// The recipe of this name as the other settings make it: with one FP8 copy of each weight, or with e4m3 gradients.
+  /// The recipe of this name as the other settings make it: with one FP8 copy of each weight, with e4m3 gradients, or
+  /// nvfp4 with its options.
   const quant::Recipe& variant_of(const std::string& name) const;
   /// The recipe, then the recipes of linear_recipes; none without fp8.
   std::vector<const quant::Recipe*> recipes_used() const;
@@ -65,6 +68,8 @@ struct PrecisionConfig {
   std::vector<std::string> recipe_names() const;
   /// Whether some linears have recipe rowwise.
   bool has_rowwise() const;
+  /// Whether some linears have recipe nvfp4.
+  bool has_nvfp4() const;
   /// Whether all have a recipe with a scale for each tensor that is computed when it is cast: tensorwise or current.
   bool has_tensor_scales() const;
   /// The values of --recipe, separated by commas: "tensorwise,*.down_proj=rowwise".

@@ -17,8 +17,8 @@ struct StepPasses {
   float gradient_scale = 1;  ///< factor of the losses
   /// Micro-batch i, with views on the context's device; memory that they need comes from `memory`.
   std::function<model::Batch(const Context& ctx, device::PooledMemory& memory, int i)> batch;
-  /// The position of micro-batch i for dropout.
-  std::function<DropoutPosition(int i)> position = [](int) { return DropoutPosition{}; };
+  /// The position of micro-batch i.
+  std::function<BatchPosition(int i)> position = [](int) { return BatchPosition{}; };
   /// Called on the last stage with the losses of each micro-batch, f32 [rows], in order.
   std::function<void(const View& losses)> losses = [](const View&) {};
 };

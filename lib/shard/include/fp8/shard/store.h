@@ -23,11 +23,13 @@
 
 namespace fp8::shard {
 
-/// Position of a micro-batch, which determines the elements that dropout leaves out.
-struct DropoutPosition {
+/// Position of a micro-batch, which determines the elements that dropout leaves out, and the random bits of stochastic
+/// rounding.
+struct BatchPosition {
   std::uint64_t seed = 0;      ///< seed of the run
   std::int64_t step = 0;       ///< step of the run
   std::int64_t first_row = 0;  ///< number of the micro-batch's first token in the step's global batch
+  std::int64_t rows = 0;       ///< tokens of the step's global batch
 };
 
 /// The parameters of one rank.
@@ -64,8 +66,8 @@ class ParameterStore final : public model::ParameterAccess {
   /// From now on LinearPrecision::column_factors of all linears, for which memory must be planned.
   /// StoreOptions::fp8_all_gather must be off.
   void set_column_factors(const View& factors) { column_factors_ = factors; }
-  /// Dropout of adapters in passes from here on; nothing: none, as at first.
-  void set_dropout(const std::optional<DropoutPosition>& position) { dropout_ = position; }
+  /// The micro-batch of passes from here on; nothing: none in training, without dropout, as at first.
+  void set_position(const std::optional<BatchPosition>& position) { position_ = position; }
   /// GradientReducer::trace(). Gathered weights are discarded, so that they are gathered again.
   void trace_gradients(GradientTrace* trace);
 
@@ -128,7 +130,7 @@ class ParameterStore final : public model::ParameterAccess {
   View column_factors_;
   View adapter_scaling_;
   float dropout_probability_ = 0;
-  std::optional<DropoutPosition> dropout_;
+  std::optional<BatchPosition> position_;
 };
 
 }  // namespace fp8::shard

@@ -125,6 +125,7 @@ class Collector final : public linear::Observer {
   void add_operand(const linear::Call& call, const Use& use, const linear::Part& part, const quant::Quantized& q,
                    const View& source, bool repeats);
   bool shares_scales(const linear::Call& call, const quant::Quantized& q) const;
+  static View cast_source(const linear::Call& call, const Use& use, const quant::Quantized& q, const View& source);
   ScaleGrid scales(const linear::Call& call, const quant::Quantized& q, const View& source, Operand operand) const;
   View product_of(const linear::Call& call, const linear::ObservedGemm& gemm, std::int64_t rows, std::int64_t cols);
   void add_product(const linear::Call& call, const linear::ObservedGemm& gemm);

@@ -1,5 +1,6 @@
-/// Figures of casts to FP8, computed from a matrix and the scales of its cast: each element is multiplied by its scale
-/// in f32, saturated and rounded as quant does, and divided by the scale again. On the host.
+/// Figures of casts to FP8 and FP4, computed from a matrix and the scales of its cast. FP8: each element is multiplied
+/// by its scale in f32, saturated and rounded as quant does, and divided by the scale again. FP4: an element times its
+/// scale is what was rounded, and the rounded element comes from the cast, which may have been stochastic. On the host.
 ///   x the matrix, q its codes, y = q / scale
 #pragma once
 
@@ -93,8 +94,11 @@ struct ScaleGrid {
   std::int64_t count = 1;  ///< number of scales
 };
 
-/// The scales of `q`, copied to the host.
+/// The scales of `q`, copied to the host; not of e2m1.
 ScaleGrid scales_of(const Context& ctx, const quant::Quantized& q);
+
+/// quant::fp4_multipliers() of `q`, the cast of x to e2m1.
+ScaleGrid fp4_scales_of(const Context& ctx, const quant::Quantized& q, const View& x);
 
 /// One scale for each column of a matrix with `rows` rows.
 ScaleGrid column_scales(std::vector<float> scales, std::int64_t rows);
@@ -103,11 +107,18 @@ ScaleGrid column_scales(std::vector<float> scales, std::int64_t rows);
 /// device.
 View on_host(const Context& ctx, const View& x, std::vector<std::byte>& memory);
 
-/// Figures of the cast of x [rows, cols], f32 or bf16 with unit column stride, to `format`, e4m3 or e5m2. The bits do
-/// not depend on the number of threads.
-Figures measure(const View& x, const ScaleGrid& scales, dtype::DType format);
+/// What the cast of a matrix is measured from.
+struct MeasuredCast {
+  View x;                                    ///< [rows, cols], f32 or bf16 with unit column stride
+  const ScaleGrid& scales;                   ///< its scales
+  dtype::DType format = dtype::DType::e4m3;  ///< e4m3, e5m2 or e2m1
+  View y{};                                  ///< f32 [rows, cols] without gaps, with e2m1 only
+};
+
+/// Figures of a cast. The bits do not depend on the number of threads.
+Figures measure(const MeasuredCast& cast);
 
 /// Figures by group; `contract` is the dimension that the GEMM contracts.
-GroupGrid measure_groups(const View& x, const ScaleGrid& scales, dtype::DType format, quant::ContractionAxis contract);
+GroupGrid measure_groups(const MeasuredCast& cast, quant::ContractionAxis contract);
 
 }  // namespace fp8::statistics

@@ -33,9 +33,9 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::P
 /// {"type":"sample"}.
 json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds);
 
-/// A table of the linears by precision, in a run of `precision`, and reason or fusion, with a tied LM head.
+/// A table of the linears by precision (fp4 under recipe nvfp4), in a run of `precision`, and reason or fusion, with a tied LM head.
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
-                            settings::Precision precision);
+                            const settings::PrecisionConfig& precision);
 
 /// Peak memory of this rank so far, in bytes: on the host, the largest resident set of the process; on a GPU, its
 /// memory for the arena at its peak and for the scratch of GEMMs.
