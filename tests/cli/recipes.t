@@ -19,7 +19,7 @@ for l in json.load(sys.stdin)["linears"]:
     if l["precision"] == "fp8" and re.search(sys.argv[1], l["name"]): print(l["name"].split(".", 2)[-1], l.get("recipe", "-"))' "$2"; }
 
 # --- every linear by a glob: the bits are those of the recipe alone, with another recipe as that of the run
-for recipe in tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8; do
+for recipe in tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 nvfp4; do
   other=rowwise
   [ $recipe != rowwise ] || other=delayed
   train "one.$recipe" --recipe $recipe

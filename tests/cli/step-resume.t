@@ -33,7 +33,7 @@ for way in "--precision fp32" "--precision bf16" "--precision fp8" "--precision 
   "--precision fp8 --recipe current" "--precision fp8 --recipe delayed --amax-history 3 --grad-accumulation 2 --recompute full --paranoid 2" \
   "--precision fp8 --recipe delayed --fp8-format e4m3 --amax-algo most_recent --margin 1 --no-fp8-all-gather" \
   "--precision fp8 --recipe rowwise --rowwise-single-copy" "--precision fp8 --recipe delayed --fp8-gemms dgrad,wgrad --fp8-gemms *.o_proj=forward" \
-  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" \
+  "--precision fp8 --recipe blockwise" "--precision fp8 --recipe mxfp8" "--precision fp8 --recipe nvfp4 --grad-accumulation 2" \
   "--sampler sequential --schedule wsd --decay-steps 2 --warmup-steps 1" "--precision fp8 --fuse-projections" \
   "--optimizer muon --precision fp8 --recipe delayed --master bf16 --moments bf16" "--optimizer muon --muon-scale original --async-save"; do
   n=$((n + 1))

@@ -124,6 +124,8 @@ rowwise-gw      | tiny joined      | --recipe rowwise_with_gw_hp | 1 | 3 | codes
 rowwise-single  | deep joined      | --recipe rowwise --rowwise-single-copy --filter *.layers.0.* | 1 | 2 | codes
 blockwise       | tiny joined      | --recipe blockwise | 1 | 3 | codes
 mxfp8           | tiny joined      | --recipe mxfp8 | 1 | 4 --dp-replicate 2 | codes
+nvfp4           | tiny joined      | --recipe nvfp4 --steps 1 | 1 --grad-accumulation 3 | 3 | f32
+nvfp4-nearest   | tiny joined      | --recipe nvfp4 --no-hadamard --no-stochastic-gradients | 1 --grad-accumulation 2 | 2 --zero 2 | flips
 delayed         | tiny joined      | --recipe delayed | 1 | 3 | scales
 tensorwise      | tiny joined      | --recipe tensorwise | 1 | 3 | scales
 long: hopper | tiny joined      | --recipe tensorwise --accumulate hopper | 1 | 3 | scales
@@ -144,6 +146,7 @@ copies-scales   | tiny joined      | --recipe tensorwise | 4 | 4 --dp-replicate 
 copies-delayed  | tiny joined      | --recipe delayed --amax-history 3 --grad-accumulation 2 | 4 | 4 --dp-replicate 2 --paranoid 1 | codes
 copies-current  | tiny joined      | --recipe current --lora-rank 4 | 4 | 4 --dp-replicate 2 --zero 2 --paranoid 2 | codes
 long: copies-bf16 | qwen3 joined     | --precision bf16 | 2 | 4 --dp-replicate 2 | codes
+copies-nvfp4    | tiny joined      | --recipe nvfp4 --steps 1 | 1 --grad-accumulation 4 | 2 --grad-accumulation 2 --dp-replicate 2 --paranoid 1 | f32
 copies-blocks   | tiny joined      | --recipe blockwise | 1 | 2 --dp-replicate 2 | codes
 long: copies-rows | tiny joined    | --recipe rowwise --grad-accumulation 2 | 4 | 4 --dp-replicate 2 --zero 1 | codes
 long: copies-rows-gw | tiny joined | --recipe rowwise_with_gw_hp | 4 | 4 --dp-replicate 2 | codes
@@ -155,6 +158,7 @@ ep-blocks       | mixture joined   | --recipe blockwise --steps 1 | 1 | 2 --ep 2
 ep-delayed      | mixture joined   | --recipe delayed --amax-history 3 --steps 1 | 1 | 2 --ep 2 | scales
 long: ep-scales | mixture joined   | --recipe tensorwise --steps 1 | 1 | 4 --ep 4 | scales
 long: ep-current | mixture joined  | --recipe current --steps 1 | 1 | 2 --ep 2 | scales
+ep-nvfp4        | mixture joined   | --recipe nvfp4 --activations f32 --steps 1 | 1 | 2 --ep 2 --tp 2 | flips
 long: ep-mxfp8  | mixture joined   | --recipe mxfp8 --steps 1 | 1 | 2 --ep 2 | codes
 
 tp-bf16         | wide joined      | --precision bf16 --steps 1 | 1 | 2 --tp 2 | scales
@@ -167,6 +171,7 @@ tp-rowwise-gw   | wide packed      | --recipe rowwise_with_gw_hp --activations f
 tp-blockwise    | qwen3 packed     | --recipe blockwise --activations f32 --steps 1 | 1 | 2 --tp 2 | codes
 long: tp-blockwise-4 | wide packed      | --recipe blockwise --activations f32 --steps 1 | 1 | 4 --tp 4 | codes
 tp-mxfp8        | wide packed      | --recipe mxfp8 --activations f32 --steps 1 | 1 | 2 --tp 2 | codes
+tp-nvfp4        | wide packed      | --recipe nvfp4 --activations f32 --steps 1 | 1 | 2 --tp 2 | flips
 tp-chosen       | wide packed      | CHOSEN --activations f32 --steps 1 | 1 | 4 --tp 4 | codes
 tp-hopper       | wide packed      | --recipe rowwise --accumulate hopper --activations f32 --steps 1 | 1 | 2 --tp 2 | scales
 long: tp-hopper-4 | wide packed    | --recipe tensorwise --accumulate hopper --activations f32 --steps 1 | 1 | 4 --tp 4 | scales
@@ -185,6 +190,7 @@ pp-rowwise      | deep joined      | --recipe rowwise --grad-accumulation 2 STAT
 pp-rowwise-gw   | deep joined      | --recipe rowwise_with_gw_hp --grad-accumulation 4 STATISTICS | 1 | 2 --pp 2 --recompute selective | bits
 pp-blockwise    | deep joined      | --recipe blockwise --grad-accumulation 4 STATISTICS SAMPLED | 1 | 3 --pp 3 | bits
 pp-mxfp8        | deep joined      | --recipe mxfp8 --grad-accumulation 6 STATISTICS | 1 | 4 --pp 4 | bits
+pp-nvfp4        | deep joined      | --recipe nvfp4 --grad-accumulation 4 STATISTICS SAMPLED | 1 | 3 --pp 3 | bits
 pp-hopper       | deep joined      | --recipe rowwise --accumulate hopper --grad-accumulation 4 | 1 | 2 --pp 2 | bits
 pp-chosen       | deep joined      | CHOSEN --grad-accumulation 4 STATISTICS | 1 | 3 --pp 3 | bits
 pp-fp8-lora     | deep joined      | --recipe tensorwise DROPOUT --grad-accumulation 4 STATISTICS | 1 | 2 --pp 2 --paranoid 2 | bits
@@ -215,6 +221,7 @@ words() {
 #   bits     all that the reference records is equal: also statistics of tensors, and the last checkpoint
 #   f32      only orders of sums differ
 #   codes    FP8 codes and bf16 values are those of the reference but for some that a last bit of a sum changes
+#   flips    FP4 codes are those of the reference but for some, of which each changes a gradient visibly
 #   scales   scales depend on the micro-batch, or sums are rounded to bf16 in another order
 #   rounded  gradients travel in bf16
 bound() {
@@ -222,6 +229,7 @@ bound() {
     bits) echo 0 0 ;;
     f32) echo 1e-6 1e-6 1e-5 ;;
     codes) echo 1e-4 1e-2 0.02 ;;
+    flips) echo 5e-4 2e-2 0.2 ;;
     scales) echo 1e-3 1e-2 0.5 ;;
     rounded) echo 1e-4 1e-2 1e-2 1e-4 ;;
   esac
@@ -398,7 +406,7 @@ lacking() {
     }
     END {
       same = "joined separate packed zero-1 zero-2 zero-3 recompute-none recompute-selective recompute-full weights adapters" \
-        " one-batch micro-batches bf16 tensorwise current delayed rowwise_with_gw_hp blockwise mxfp8 mixture"
+        " one-batch micro-batches bf16 tensorwise current delayed rowwise_with_gw_hp blockwise mxfp8 nvfp4 mixture"
       n = split("shards copies tp pp ep", all, " ")
       for (d = 1; d <= n; d++) {
         m = split(same (all[d] == "ep" ? " mixtral" : " rowwise tied qwen2 qwen3"), setting, " ")

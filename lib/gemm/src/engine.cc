@@ -127,9 +127,9 @@ void check_call(const Operand& a, const Operand& b, const View& c, const MatmulO
   check_result(a, b, c, options, device);
 }
 
-double flops_of(const Operand& a, const View& c) {
-  return 2.0 * static_cast<double>(c.shape[0]) * static_cast<double>(c.shape[1]) *
-         static_cast<double>(a.matrix.shape[1]);
+double flops_of(const Product& p) {
+  return 2.0 * static_cast<double>(p.c.shape[0]) * static_cast<double>(p.c.shape[1]) *
+         static_cast<double>(p.a.matrix.shape[1] - p.padding);
 }
 
 // Bytes that a GEMM reads and writes.
@@ -154,7 +154,7 @@ device::Span span_of(const Product& p, const MatmulOptions& options) {
   return {.work = work_of(options.role),
           .name = matmul_name(kind),
           .bytes = bytes_of(p.a, p.b, p.c, options),
-          .flops = flops_of(p.a, p.c),
+          .flops = flops_of(p),
           .mnk = {p.c.shape[0], p.c.shape[1], p.a.matrix.shape[1]},
           .gemms = 1,
           .operands = kind,
@@ -173,6 +173,7 @@ struct Engine::Impl {
   Impl(HostBf16 bf16, HostSums sums) : host(bf16, sums) {}
   void run(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
   bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options);
+  void multiply(const Context& ctx, const Product& product, const MatmulOptions& options);
   void count(const Product& p, GemmRole role);
   HostGemm host;
   DryGemm dry;
@@ -217,20 +218,25 @@ bool Engine::Impl::run_together(const Context& ctx, std::span<const Product> pro
 void Engine::Impl::count(const Product& p, GemmRole role) {
   Count& count = counts.by[static_cast<std::size_t>(role)][static_cast<std::size_t>(kind_of(p.a.format, p.b.format))];
   ++count.gemms;
-  count.flops += flops_of(p.a, p.c);
+  count.flops += flops_of(p);
 }
 
-void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
-                    const MatmulOptions& options) {
-  const Product product{a, b, c};
+// One product, whose bias is that of the options.
+void Engine::Impl::multiply(const Context& ctx, const Product& product, const MatmulOptions& options) {
+  const auto& [a, b, c, bias, padding] = product;
   device::Span span = span_of(product, options);
   if (device::planned(ctx) && ctx.device == DeviceType::cuda) {
     check_call(a, b, c, options, ctx.device);
     DryGemm::add_kernels(ctx, product, options, span);
   }
   const device::Timer timer(ctx, span);
-  impl_->run(ctx, a, b, c, options);
-  if (!ctx.dry) impl_->count({a, b, c}, options.role);
+  run(ctx, a, b, c, options);
+  if (!ctx.dry) count(product, options.role);
+}
+
+void Engine::matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c,
+                    const MatmulOptions& options) {
+  impl_->multiply(ctx, {a, b, c}, options);
 }
 
 void Engine::matmul(const Context& ctx, std::span<const Product> products, const MatmulOptions& options) {
@@ -239,7 +245,7 @@ void Engine::matmul(const Context& ctx, std::span<const Product> products, const
       if (!ctx.dry) impl_->count(p, options.role);
     return;
   }
-  for (const Product& p : products) matmul(ctx, p.a, p.b, p.c, with_bias(options, p));
+  for (const Product& p : products) impl_->multiply(ctx, p, with_bias(options, p));
 }
 
 void Engine::count_other(OperandKind kind, double flops) {

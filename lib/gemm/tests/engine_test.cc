@@ -69,7 +69,7 @@ TEST_F(EngineTest, CountsByRoleAndKind) {
   options.role = GemmRole::forward;
   engine_.matmul(Context{}, {x_.view(), DType::e4m3, {}}, {y_.view(), DType::e4m3, {}}, z_.view(), options);
   const Counts start = engine_.counts();
-  EXPECT_EQ(start.fp8_share(), 1.0);
+  EXPECT_EQ(start.share(OperandKind::fp8), 1.0);
   options.role = GemmRole::wgrad;
   for (int i = 0; i < 3; ++i) engine_.matmul(Context{}, plain(x_.view()), plain(y_.view()), c_.view(), options);
   options.role = GemmRole::dgrad;
@@ -85,16 +85,16 @@ TEST_F(EngineTest, CountsByRoleAndKind) {
   EXPECT_EQ(all.linear(OperandKind::f32).gemms, 0) << "GemmRole::other is outside of linear layers";
   EXPECT_EQ(all.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(OperandKind::f32)].flops,
             kFlops);
-  EXPECT_EQ(all.fp8_share(), 0.4);
-  EXPECT_EQ(all.fp8_share_total(), 2.0 / 6);
+  EXPECT_EQ(all.share(OperandKind::fp8), 0.4);
+  EXPECT_EQ(all.share_total(OperandKind::fp8), 2.0 / 6);
   const Counts since = all - start;
   EXPECT_EQ(since.linear(OperandKind::fp8).gemms, 1);
-  EXPECT_EQ(since.fp8_share(), 0.25);
-  EXPECT_EQ(Counts{}.fp8_share(), 0.0);
-  EXPECT_EQ(Counts{}.fp8_share_total(), 0.0);
+  EXPECT_EQ(since.share(OperandKind::fp8), 0.25);
+  EXPECT_EQ(Counts{}.share(OperandKind::fp8), 0.0);
+  EXPECT_EQ(Counts{}.share_total(OperandKind::fp8), 0.0);
   engine_.count_other(OperandKind::bf16, 4 * kFlops);
-  EXPECT_EQ(engine_.counts().fp8_share(), 0.4);
-  EXPECT_EQ(engine_.counts().fp8_share_total(), 0.2);
+  EXPECT_EQ(engine_.counts().share(OperandKind::fp8), 0.4);
+  EXPECT_EQ(engine_.counts().share_total(OperandKind::fp8), 0.2);
 }
 
 TEST_F(EngineTest, DryRunWritesNothingAndNeedsTheSameScratch) {

@@ -194,8 +194,9 @@ gemm::Product forward_product(const Call& call, const Quantized& x, const Operan
 gemm::Product dgrad_product(const Call& call, const Quantized& dy, const Operand& w, const View& dx) {
   return {operand(call, dy), operand(call, w.codes), dx};
 }
-gemm::Product wgrad_product(const Call& call, const Quantized& dy, const Quantized& x, const View& dw) {
-  return {transposed(operand(call, dy)), operand(call, x), dw};
+gemm::Product wgrad_product(const Call& call, const Quantized& dy, const Quantized& x, const View& dw,
+                            std::int64_t rows) {
+  return {transposed(operand(call, dy)), operand(call, x), dw, {}, dy.codes.shape[0] - rows};
 }
 gemm::MatmulOptions options_of(const Call& call, gemm::GemmRole role, const Part& part, bool accumulate) {
   const bool fast = role == gemm::GemmRole::forward && part.fp8 && recipe_of(call.precision).fast_accumulation;
@@ -398,8 +399,8 @@ void backward_part(const Call& call, std::span<const BackwardRows> layers, std::
     const BackwardRows& l = layers[g];
     if (l.want_dx()) dgrads.push_back(dgrad_product(call, gradients[g].codes.last, l.weight->operands[i], l.dx));
     if (l.want_dw())
-      wgrads.push_back(
-          wgrad_product(call, gradients[g].codes.first, l.input.of(part), l.gradients.dw.rows(part.begin, part.end)));
+      wgrads.push_back(wgrad_product(call, gradients[g].codes.first, l.input.of(part),
+                                     l.gradients.dw.rows(part.begin, part.end), l.dy.shape[0]));
   }
   call.engine.matmul(call.ctx, dgrads, options_of(call, gemm::GemmRole::dgrad, part, add));
   for (std::size_t g = 0; g < dgrads.size(); ++g)

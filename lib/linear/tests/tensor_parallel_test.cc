@@ -194,7 +194,8 @@ std::vector<Expected> expected() {
 }
 
 TEST(TensorParallel, OperandsAreThoseOfTheWhole) {
-  ASSERT_EQ(expected().size(), fp8_recipes().size() + 1) << "nvfp4, whose blocks are on one rank: quant/tests/fp4_test.cc";
+  ASSERT_EQ(expected().size(), fp8_recipes().size() + 1)
+      << "nvfp4, whose blocks are on one rank: quant/tests/fp4_test.cc";
   for (const DType type : {DType::f32, DType::bf16})
     for (const Expected& t : expected())
       for (const int axis : {0, 1}) {

@@ -65,9 +65,9 @@ struct MatrixCast {
   bool square;
   Fp4Scales of_tensor;
   RandomSource random;
-  View codes, scales;   // u8, or empty
-  View values;          // bf16, or empty
-  View multipliers{};   // f32, or empty: then nothing else is written
+  View codes, scales;  // u8, or empty
+  View values;         // bf16, or empty
+  View multipliers{};  // f32, or empty: then nothing else is written
 
   const T* row(std::int64_t r) const { return x.as<T>() + r * x.stride[0]; }
   std::int64_t cols() const { return x.shape[1]; }
@@ -79,8 +79,8 @@ struct MatrixCast {
     const Fp4Loops<T>& loops = fp4_loops<T>();
     const Fp4Factors factors{s.multiplier.data(), s.scale.data()};
     if (!values.empty())
-      return (each ? loops.column_values : loops.block_values)(row(r), factors, bits,
-                                                               values.as<Bf16>() + r * cols(), cols());
+      return (each ? loops.column_values : loops.block_values)(row(r), factors, bits, values.as<Bf16>() + r * cols(),
+                                                               cols());
     (each ? loops.columns : loops.blocks)(row(r), factors.multiplier, bits, codes.as<std::uint8_t>() + r * cols(),
                                           cols());
     return {};
@@ -94,8 +94,7 @@ struct MatrixCast {
     std::transform(largest.begin(), largest.end(), s.amax.begin(), [](M bits) { return from_magnitude(bits); });
     fp4_kernels().factors(s.amax.data(), of_tensor, {s.multiplier.data(), s.scale.data()},
                           static_cast<std::int64_t>(n));
-    if (!multipliers.empty())
-      std::ranges::copy(s.multiplier, multipliers.as<float>() + line * multipliers.shape[1]);
+    if (!multipliers.empty()) std::ranges::copy(s.multiplier, multipliers.as<float>() + line * multipliers.shape[1]);
     if (scales.empty()) return;
     std::uint8_t* const to = scales.as<std::uint8_t>() + line * scales.shape[1];
     for (std::size_t i = 0; i < n; ++i)
@@ -115,8 +114,8 @@ struct MatrixCast {
     for (std::int64_t b = 0; b < blocks; b += kTogether) {
       const std::int64_t n = std::min(kTogether, blocks - b), column = random.first_column + b;
       if (by_row()) {
-        const std::int64_t first = (at.first_row + line) * (random.columns / kFp4Block) +
-                                   random.first_column / kFp4Block + b;
+        const std::int64_t first =
+            (at.first_row + line) * (random.columns / kFp4Block) + random.first_column / kFp4Block + b;
         fp4_kernels().random({at.seed, at.stream, static_cast<std::uint64_t>(first), 1}, n, kFp4Block, 1,
                              s.random.data() + b * kFp4Block);
       } else {
@@ -219,13 +218,13 @@ Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, Cont
   require_columns(cols, contract, square);
   if (cast.hadamard && last) throw Error("quantize: the Hadamard transform is along rows, which are not contracted");
   const Split& split = options.split;
-  Quantized q{.codes = tensor::allocate(ctx, DType::bf16, {cast.hadamard ? round_up(rows, kFp4Block) : rows, cols},
-                                        kCategory),
-              .format = cast.format,
-              .granularity = cast.granularity,
-              .contract = contract,
-              .scale = {},
-              .inverse_scale = tensor::allocate(ctx, DType::f32, {1}, kCategory)};
+  Quantized q{
+      .codes = tensor::allocate(ctx, DType::bf16, {cast.hadamard ? round_up(rows, kFp4Block) : rows, cols}, kCategory),
+      .format = cast.format,
+      .granularity = cast.granularity,
+      .contract = contract,
+      .scale = {},
+      .inverse_scale = tensor::allocate(ctx, DType::f32, {1}, kCategory)};
   if (cast.hadamard) hadamard_transform(ctx, x, q.codes);
   const View& from = cast.hadamard ? q.codes : x;
   amax(ctx, from, Granularity::tensor, ContractionAxis::last, q.inverse_scale);
@@ -233,12 +232,12 @@ Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, Cont
   const device::Timer timer(ctx, device::Work::cast, "cast to FP4", tensor::bytes_of(from, q.codes));
   if (ctx.dry) return q;
   const bool columns_of_whole = split.ranks != nullptr && split.axis == 1;
-  const RandomSource random{View{}, cast.stochastic ? &options.random : nullptr,
-                            columns_of_whole ? split.begin : 0, columns_of_whole ? split.whole : cols};
+  const RandomSource random{View{}, cast.stochastic ? &options.random : nullptr, columns_of_whole ? split.begin : 0,
+                            columns_of_whole ? split.whole : cols};
   CastCounts counts;
   dtype::with_float_type(from.dtype, "quantize", [&]<class T>() {
-    counts = MatrixCast<T>{from, contract, square, scales_of(*q.inverse_scale.as<float>()), random, {}, {}, q.codes}
-                 .run();
+    counts =
+        MatrixCast<T>{from, contract, square, scales_of(*q.inverse_scale.as<float>()), random, {}, {}, q.codes}.run();
   });
   if (options.counts != nullptr) *options.counts += counts;
   return q;

@@ -97,7 +97,8 @@ RowCounts block_values_of(const T* x, const Fp4Factors& factors, const std::uint
 #pragma omp simd reduction(+ : saturated, underflowed)
     for (std::int64_t i = begin; i < begin + kFp4Block; ++i) {
       RowCounts32 counts;
-      out[i] = value_of<kStochastic>(dtype::to_float(x[i]), by, scale, kStochastic ? random[i] : std::uint8_t{0}, counts);
+      out[i] =
+          value_of<kStochastic>(dtype::to_float(x[i]), by, scale, kStochastic ? random[i] : std::uint8_t{0}, counts);
       saturated += counts.saturated;
       underflowed += counts.underflowed;
     }
@@ -113,8 +114,8 @@ RowCounts column_values_of(const T* x, const Fp4Factors& factors, const std::uin
 #pragma omp simd reduction(+ : saturated, underflowed)
   for (std::int64_t i = 0; i < n; ++i) {
     RowCounts32 counts;
-    out[i] =
-        value_of<kStochastic>(dtype::to_float(x[i]), by[i], scale[i], kStochastic ? random[i] : std::uint8_t{0}, counts);
+    out[i] = value_of<kStochastic>(dtype::to_float(x[i]), by[i], scale[i], kStochastic ? random[i] : std::uint8_t{0},
+                                   counts);
     saturated += counts.saturated;
     underflowed += counts.underflowed;
   }

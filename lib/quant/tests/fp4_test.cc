@@ -1,5 +1,5 @@
-// Casts of operands to NVFP4: the values of the codes and scales of cast_to_fp4(), whose bits tests/golden/nvfp4 has, and
-// random bits by the place of an element in the global batch, whatever part of it a rank or a micro-batch has.
+// Casts of operands to NVFP4: the values of the codes and scales of cast_to_fp4(), whose bits tests/golden/nvfp4 has,
+// and random bits by the place of an element in the global batch, whatever part of it a rank or a micro-batch has.
 #include "fp8/quant/fp4.h"
 
 #include <gtest/gtest.h>
@@ -60,8 +60,7 @@ class Fp4 : public ::testing::Test {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) {
         const std::uint8_t code = codes.as<std::uint8_t>()[r * cols + c];
-        const float scale =
-            dtype::from_e4m3(scales.as<std::uint8_t>()[r / down * shape[1] + c / across]),
+        const float scale = dtype::from_e4m3(scales.as<std::uint8_t>()[r / down * shape[1] + c / across]),
                     value = (code & 8) != 0 ? -kMagnitudes[code & 7] * scale : kMagnitudes[code & 7] * scale;
         ASSERT_EQ(element(q.codes, r, c), value) << r << " " << c;
         ASSERT_EQ(std::signbit(element(q.codes, r, c)), (code & 8) != 0) << r << " " << c;
@@ -72,8 +71,12 @@ class Fp4 : public ::testing::Test {
     return quantize(ctx_, x, how, contract, options);
   }
 
-  device::Arena arena_{device::Device(), std::size_t{1} << 24};
-  device::Context ctx_{.arena = &arena_};
+  device::Arena arena_{std::size_t{1} << 24, device::DeviceType::host};
+  device::Context ctx_ = [this] {
+    device::Context ctx;
+    ctx.arena = &arena_;
+    return ctx;
+  }();
 };
 
 TEST_F(Fp4, ValuesAreCodesTimesScales) {
@@ -91,8 +94,7 @@ TEST_F(Fp4, TransformedRowsArePaddedToSixteen) {
   const Matrix x(DType::bf16, kRows - 5, kCols);
   const Tensor rotated(DType::bf16, {kRows, kCols});
   hadamard_transform(ctx_, x.view, rotated.view());
-  const Quantized q =
-      cast(x.view, {DType::e2m1, Granularity::block1x16, true, false}, ContractionAxis::first);
+  const Quantized q = cast(x.view, {DType::e2m1, Granularity::block1x16, true, false}, ContractionAxis::first);
   float amax = 0;
   for (std::int64_t i = 0; i < kRows * kCols; ++i)
     amax = std::fmax(amax, std::fabs(dtype::to_float(rotated.as<Bf16>()[i])));

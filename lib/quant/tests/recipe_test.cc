@@ -71,7 +71,7 @@ TEST(Recipes, BlockwiseSharesTheCodesOfTheWeightOnly) {
 }
 
 TEST(Recipes, Mxfp8CastsEachMatrixTwiceInBlocksOf32) {
-  const Recipe& r = find_recipe("mxfp8");
+  const Recipe& r = find_recipe("mxfp8, nvfp4");
   for (const CastPair& c : {CastPair{r.forward.x, r.wgrad.x}, CastPair{r.forward.w, r.dgrad.w}, dy_of(r)}) {
     EXPECT_EQ(c.last, (Cast{DType::e4m3, Granularity::block1x32}));
     EXPECT_EQ(c.first, c.last);

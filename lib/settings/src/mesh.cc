@@ -256,6 +256,12 @@ std::string TensorDivision::refusal(std::int64_t tp) const {
   if (const auto codes = straddling(local, *recipe, [](const auto& p) { return dtype::is_fp8(p.stored); }))
     return codes->first + " is stored as FP8 codes, of which blocks of " + std::to_string(codes->second) +
            " elements would be on several ranks";
+  const auto fp4 = [&](const model::Parameter& p) {
+    return p.fp8 && (p.recipe != nullptr ? *p.recipe : *recipe).fp4();
+  };
+  if (const auto blocks = straddling(local, *recipe, fp4))
+    return "blocks of " + std::to_string(blocks->second) + " elements of " + blocks->first +
+           " would be on several ranks, which " + cli::flag_name("recipe") + " nvfp4 does not support";
   if (!statistics) return "";
   if (const auto blocks = straddling(local, *recipe, [](const auto& p) { return p.fp8; }))
     return "blocks of " + std::to_string(blocks->second) + " elements of " + blocks->first +

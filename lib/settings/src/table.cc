@@ -169,7 +169,7 @@ void add_fp4(Rows& rows) {
              p, &P::hadamard)};
   for (Row& row : options)
     row = row.recorded_if([](const P& c) { return c.recipe_or_null() != nullptr && c.has_nvfp4(); })
-            .acts_under([](const quant::Recipe& r) { return r.fp4(); });
+              .acts_under([](const quant::Recipe& r) { return r.fp4(); });
   add(rows, kPrecision, kComputes, Resume::phase, std::move(options));
 }
 
@@ -554,9 +554,9 @@ void add_start(Rows& rows) {
 const std::vector<Setting>& all_settings() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& part :
-         {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_fp4, add_selection, add_optimizer, add_experts,
-          add_lora, add_sharding, add_length, add_saving, add_watching, add_start, add_evaluation, add_plan})
+    for (const auto& part : {add_data, add_precision, add_recipe, add_scaling, add_delayed, add_fp4, add_selection,
+                             add_optimizer, add_experts, add_lora, add_sharding, add_length, add_saving, add_watching,
+                             add_start, add_evaluation, add_plan})
       part(all);
     std::vector<std::string>& names = std::ranges::find(all, "change", flag_name_of)->flag.suggestions;
     for (const Setting& s : all)

@@ -79,7 +79,6 @@ struct Cast {
   std::int64_t cols() const { return x.shape[1]; }
   const float* scale_row(std::int64_t r) const { return scales.data.data() + r / scales.rows * scales.stride_r; }
 
-
   template <class T>
   const T* row(std::int64_t r) const {
     return x.as<T>() + r * x.stride[0];

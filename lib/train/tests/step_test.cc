@@ -173,7 +173,7 @@ TEST_F(Step, RunsWhatWasPlanned) {
           const StepResult r = step({recipe, activations, recompute, lm_head});
           EXPECT_FALSE(r.skipped);
           EXPECT_NEAR(r.loss, std::log(64.0), 2.0);
-          EXPECT_GT(r.gemms.fp8_share(), 0.3);
+          EXPECT_GT(r.gemms.share(gemm::OperandKind::fp8), 0.3);
           EXPECT_GT(r.casts.elements, 0);
         }
       }

@@ -45,7 +45,7 @@ enum class ScaleBlocks : std::uint8_t {
 /// One operand. FP8 codes as bytes (u8, on a device) have unit stride along K and the other stride a multiple of 16; if
 /// K is not a multiple of 16, the other stride is K rounded up, with zero padding.
 struct Operand {
-  View matrix;                ///< two dimensions, one of the strides is 1; f32, bf16, or FP8 codes on a device
+  View matrix;  ///< two dimensions, one of the strides is 1; f32, bf16, or FP8 codes on a device
   /// Format of the values before scaling: f32, bf16, e4m3, e5m2, or on the host e2m1, with the other operand e2m1 too.
   DType format = DType::f32;
   /// f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks. For e2m1 [1], the amax of
@@ -77,9 +77,10 @@ struct MatmulOptions {
 
 /// The operands of one of several GEMMs.
 struct Product {
-  Operand a, b;  ///< as A and B of Engine::matmul()
-  View c;        ///< as C
-  View bias{};   ///< as MatmulOptions::bias
+  Operand a, b;              ///< as A and B of Engine::matmul()
+  View c;                    ///< as C
+  View bias{};               ///< as MatmulOptions::bias
+  std::int64_t padding = 0;  ///< contracted elements, the last, that counts of FLOPs leave out
 };
 
 /// Number of GEMMs and their FLOPs.
@@ -135,22 +136,21 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// C [M, N] = A [M, K] B [K, N] (+ C) (+ bias); all views are on ctx.device.
-  /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats; or both e2m1). C is f32 or bf16, row-major with
-  /// unit column stride; accumulate needs an f32 C. Any dimension may be 0 (K = 0 gives bias or zeros, added to C if
-  /// accumulating). With ctx.dry nothing is computed or counted. The arena is not used. f32 sums are multiplied by A's
-  /// inverse scale, then by B's, and then C and bias are added. Deterministic for a given number of threads. Throws
-  /// Error if shapes or formats do not match.
-  /// e2m1: A and B hold codes times the scales of their blocks, so that the products are exact and the sums f32; these
-  /// are multiplied by (amax of A x amax of B) / 2688^2, both multiplications rounded to f32 (quant::fp4_alpha()).
-  /// With scales for blocks, the host multiplies the codes by them in f32, and these products in f32.
-  /// With another Accumulation than f32, sums are multiplied by the product of the two inverse scales, rounded to f32;
-  /// the result does not depend on the number of threads, and is NaN or infinite exactly if the IEEE sum of products
-  /// is. If both operands have scales for blocks of 128, each block of K is one chain without fast accumulation; its
-  /// result is multiplied by the product of the two inverse scales, rounded to f32, and added in f32, in K's order.
-  /// Blocks of 32 are refused. On a device A and B may both be FP8 codes, but not both e5m2; then rows of C begin at,
-  /// and have lengths that are, multiples of 16 bytes, and fast accumulation is that of the tensor cores. If chip or
-  /// library do not support a call, Error names the reason, also in a dry run if ctx has a stream. Deterministic for
-  /// one chip and library.
+  /// A and B both f32, or both bf16 storage (any mix of bf16, e4m3, e5m2 formats; or both e2m1). C is f32 or bf16,
+  /// row-major with unit column stride; accumulate needs an f32 C. Any dimension may be 0 (K = 0 gives bias or zeros,
+  /// added to C if accumulating). With ctx.dry nothing is computed or counted. The arena is not used. f32 sums are
+  /// multiplied by A's inverse scale, then by B's, and then C and bias are added. Deterministic for a given number of
+  /// threads. Throws Error if shapes or formats do not match. e2m1: A and B hold codes times the scales of their
+  /// blocks, so that the products are exact and the sums f32; these are multiplied by (amax of A x amax of B) / 2688^2,
+  /// both multiplications rounded to f32 (quant::fp4_alpha()). With scales for blocks, the host multiplies the codes by
+  /// them in f32, and these products in f32. With another Accumulation than f32, sums are multiplied by the product of
+  /// the two inverse scales, rounded to f32; the result does not depend on the number of threads, and is NaN or
+  /// infinite exactly if the IEEE sum of products is. If both operands have scales for blocks of 128, each block of K
+  /// is one chain without fast accumulation; its result is multiplied by the product of the two inverse scales, rounded
+  /// to f32, and added in f32, in K's order. Blocks of 32 are refused. On a device A and B may both be FP8 codes, but
+  /// not both e5m2; then rows of C begin at, and have lengths that are, multiples of 16 bytes, and fast accumulation is
+  /// that of the tensor cores. If chip or library do not support a call, Error names the reason, also in a dry run if
+  /// ctx has a stream. Deterministic for one chip and library.
   void matmul(const Context& ctx, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options);
 
   /// matmul() of each product, with `options` but for their bias. On a device one grouped GEMM of cuBLASLt computes all

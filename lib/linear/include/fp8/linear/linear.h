@@ -48,7 +48,7 @@ struct TensorParallel {
 
 /// How FP8 parts are computed.
 struct LinearPrecision {
-  const quant::Recipe* recipe = nullptr;                      ///< recipe, or null if no part is FP8
+  const quant::Recipe* recipe = nullptr;  ///< recipe, or null if no part is FP8
   quant::CastOptions options;  ///< scales, counts, and random bits, to whose stream twice a part's number is added
   gemm::Accumulation accumulation = gemm::Accumulation::f32;  ///< accumulation of FP8 GEMMs on the host
   Observer* observer = nullptr;                               ///< observer of FP8 GEMMs, or null

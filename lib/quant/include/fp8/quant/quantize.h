@@ -178,10 +178,9 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);
 
-/// codes / scale in f32 (folded codes as they are, e2m1 times amax / 2688), each rounded once, with the layout of the codes; memory from the
-/// arena, category "scratch".
-/// The values serve GEMMs in f32 with the bits of PyTorch's emulation. Host only. Source: torchao float8_ops.py,
-/// float8_mm with emulate.
+/// codes / scale in f32 (folded codes as they are, e2m1 times amax / 2688), each rounded once, with the layout of the
+/// codes; memory from the arena, category "scratch". The values serve GEMMs in f32 with the bits of PyTorch's
+/// emulation. Host only. Source: torchao float8_ops.py, float8_mm with emulate.
 View dequantize(const Context& ctx, const Quantized& q);
 
 }  // namespace fp8::quant

@@ -33,7 +33,8 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::P
 /// {"type":"sample"}.
 json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds);
 
-/// A table of the linears by precision (fp4 under recipe nvfp4), in a run of `precision`, and reason or fusion, with a tied LM head.
+/// A table of the linears by precision (fp4 under recipe nvfp4), in a run of `precision`, and reason or fusion, with a
+/// tied LM head.
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
                             const settings::PrecisionConfig& precision);
 
