@@ -13,7 +13,7 @@ namespace fp8::judge {
 namespace {
 
 constexpr double kHalf = 0.5;  // share of k3 that a change may leave
-constexpr std::int64_t kFewSequences = 8;
+constexpr std::int64_t kFewSequences = 32;
 constexpr std::int64_t kRun = 32;          // tokens of a unit where there are few sequences
 constexpr double kLeast = 0.4, kMost = 4;  // temperatures
 
@@ -95,15 +95,27 @@ std::vector<SequenceSums> over_same(const std::vector<SequenceSums>& whole, cons
   return same;
 }
 
-// Whether the mean of `a` is at most `share` of that of `b` over the same sequences, beyond chance.
+// The probability that at least `hits` of `all` fair coins show heads.
+double coin_share(int hits, int all) {
+  double sum = 0;
+  for (int i = hits; i <= all; ++i)
+    sum += std::exp(std::lgamma(all + 1.0) - std::lgamma(i + 1.0) - std::lgamma(all - i + 1.0) - all * std::log(2.0));
+  return sum;
+}
+
+// Whether the mean of `a` is at most `share` of that of `b` over the same sequences, beyond chance: by the interval of
+// the mean, or, since a few tokens with a large k3 make that wide, by the number of sequences for which it holds.
 bool at_most(const std::vector<SequenceSums>& a, const std::vector<SequenceSums>& b, double share, double level) {
   std::vector<SequenceSums> difference = over_same(b, a);
+  int hits = 0, all = 0;
   for (std::size_t i = 0; i < difference.size(); ++i) {
     if (difference[i].tokens == 0) continue;
     difference[i].sum = a[i].sum / a[i].tokens * difference[i].tokens - share * difference[i].sum;
+    hits += difference[i].sum < 0 ? 1 : 0;
+    ++all;
   }
   const Mean mean = mean_over(difference, level);
-  return mean.value < 0 && mean.high < 0;
+  return mean.value < 0 && (mean.high < 0 || coin_share(hits, all) < 1 - level);
 }
 
 // The sums of k3 of a candidate under a change; null if they were not computed.

@@ -32,7 +32,7 @@ class TemperatureFit {
     bool beats_one = false;  ///< at this temperature k3 of the held-out half is at most half as large, beyond chance
     std::vector<SequenceSums> sequences{};  ///< sums of k3 at this temperature by sequence
   };
-  /// Fits on one half of the sequences and tests on the other; with fewer than 8 sequences the halves consist of runs
+  /// Fits on one half of the sequences and tests on the other; with fewer than 32 sequences the halves consist of runs
   /// of 32 tokens. `tests` is the number of candidates that are tested, for the level of the test. Nothing without
   /// tokens in both halves.
   std::optional<Result> fit(std::int64_t tests) const;
