@@ -8,6 +8,7 @@ fp8-step m.h5 --data d.h5 --out before --steps 2 --seq-length 16 --batch-size 2 
 result $? "a run of two steps"
 echo 'seed = 1' >s.sweep
 echo '{"ids":[5,6,7],"logprobs":[null,-5.5,-5.6]}' >rolls.jsonl
+printf '%s\n' 'stage: sft' 'finetuning_type: full' 'dataset: alpaca' 'template: llama3' 'cutoff_len: 64' >lf.yaml
 
 # words_of TOOL N: prints arguments with which the tool writes to standard output; N makes the names of outputs unique.
 words_of() {
@@ -18,6 +19,7 @@ words_of() {
     fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
     fp8-export) echo "m.h5 -o e$2 -q" ;;
     fp8-generate) echo "m.h5 --ids 5,6,7 --max-tokens 4 --json" ;;
+    fp8-import) echo "lf.yaml --dataset-dir $SRC/tests/golden/chat/data --model $SRC/tests/golden/models/llama3/hf -q" ;;
     fp8-info) echo "m.h5" ;;
     fp8-init) echo "tiny -o i$2.h5" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;

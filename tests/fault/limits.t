@@ -17,6 +17,7 @@ fp8-export m.h5 -o hf -q >out 2>err
 result $? "a Hugging Face folder"
 printf 'seed = 1, 2\n' >s.sweep
 echo '{"ids":[5,6,7],"logprobs":[null,-5.5,-5.6]}' >rolls.jsonl
+printf '%s\n' 'stage: sft' 'finetuning_type: full' 'dataset: alpaca' 'template: llama3' 'cutoff_len: 64' >lf.yaml
 
 # words_of TOOL: the command lines that are tried, one per line
 words_of() {
@@ -27,6 +28,7 @@ words_of() {
     fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
     fp8-export) echo "m.h5 -o ex -f -q" ;;
     fp8-generate) echo "m.h5 --ids 5,6,7 --max-tokens 4 --json" ;;
+    fp8-import) echo "lf.yaml --dataset-dir $SRC/tests/golden/chat/data --model hf --json" ;;
     fp8-info) echo "m.h5 --verify" ;;
     fp8-init) echo "tiny -o x.h5 -f" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;

@@ -26,8 +26,8 @@ struct Document {
 /// resolved.
 /// Throws Error with the path, the line and the reason for: a syntax error, a duplicate key, an alias inside of the
 /// node that it names, tags other than those of the core schema, more than one document, a root that is not a map,
-/// nesting above 100 levels, more than 1,000,000 nodes after aliases are expanded, a file above 100 MB, and text that
-/// is not UTF-8.
+/// nesting above 100 levels, more than 1,000,000 nodes or 64 MiB of text after aliases are expanded, a file above 4
+/// MiB, and text that is not UTF-8.
 Document read_document(const std::string& path);
 
 /// The same for text in memory; `path` is for messages.

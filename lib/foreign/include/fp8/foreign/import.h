@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,7 +27,7 @@ struct Options {
 /// One source of training or evaluation data.
 struct DataSource {
   std::vector<std::string> files;            ///< files on this machine
-  std::string format;                        ///< value of fp8-tokenize --from: alpaca, sharegpt, messages, jsonl, text
+  std::string format;                        ///< value of fp8-tokenize --from
   std::vector<std::string> columns;          ///< values of --columns: "prompt=question"
   std::optional<std::int64_t> most_records;  ///< records used; nothing: all
 };
@@ -34,12 +36,17 @@ struct DataSource {
 struct DataPlan {
   std::vector<DataSource> train, eval;       ///< sources in their order; eval may be empty
   double eval_share = 0;                     ///< share of the records of `train` for evaluation; 0: none
+  std::optional<std::int64_t> eval_records;  ///< number of them; finish() makes `eval_share` of it
   std::optional<std::string> chat_template;  ///< value of --template; nothing: that of the tokenizer
   std::string mask = "assistant";            ///< value of --mask: assistant, last, all
   bool conversations = true;                 ///< false: plain text for pretraining
   std::int64_t length = 0;                   ///< most tokens of a record and of a sequence
   std::string too_long = "cut";              ///< value of --too-long
   bool packed = false;                       ///< records are packed into sequences of `length`
+  bool skips_bad = false;                    ///< records that are no conversations are left out; else an error
+  bool appends_eos = false;                  ///< plain text: each ends with `eos_token` and has no other special one
+  std::string eos_token;                     ///< text of a token; empty: the end-of-sequence token of the tokenizer
+  std::optional<std::string> tokenizer;      ///< folder or tokenizer.json; nothing: that of the model
 };
 
 /// Length of a run as trainers state it; resolved to steps by finish().
@@ -48,7 +55,14 @@ struct Duration {
   double epochs = 0;                         ///< passes over the data
   bool keeps_last_batch = true;              ///< whether an incomplete last batch of an epoch is a step
   std::optional<std::int64_t> warmup_steps;  ///< steps of warm-up; if given, `warmup_ratio` has no effect
+  bool both_limit = false;                   ///< the run ends after `steps` or `epochs`, whichever comes first
+  bool rounds_once = false;                  ///< steps are rounded up over all epochs together, not in each
   double warmup_ratio = 0;                   ///< share of all steps, rounded up
+  /// Steps of warm-up for a number of all steps, where they are another function; else empty.
+  std::function<std::int64_t(std::int64_t steps)> warmup_rule{};
+  /// Steps of the decay of schedule wsd for a number of all steps and of warm-up; empty: --decay-steps is not written.
+  std::function<std::int64_t(std::int64_t steps, std::int64_t warmup)> decay_rule{};
+  std::optional<double> warmup_from;  ///< --warmup-from, written if there is a warm-up
 };
 
 /// Batches as trainers state them; resolved to --batch-size and --grad-accumulation by finish().
@@ -62,7 +76,7 @@ struct Batches {
 /// the answers, and fills the rest.
 struct Import {
   Options options;                        ///< the command line
-  std::vector<Document> documents;        ///< the files in order: [0] is the trainer's, others what it names
+  std::deque<Document> documents;         ///< the files: [0] is the trainer's, others what it names
   std::string trainer;                    ///< "llama-factory", "automodel", "kempner", "axolotl"
   std::vector<Answer> answers;            ///< the table, in the order of the files, defaults last
   json::Object flags;                     ///< configuration of fp8-step: names of fp8-config(5)
@@ -71,8 +85,13 @@ struct Import {
   DataPlan data;                          ///< the data
   Duration duration;                      ///< the length of the run and of its warm-up
   Batches batches;                        ///< the batches
+  std::optional<std::int64_t> ranks;      ///< processes that the files state; Options::ranks wins; nothing: 1
   bool one_loss_per_rank = false;         ///< losses are averaged on each rank first, then over ranks
   std::vector<std::string> missing;       ///< what a run needs and is not there: "data: ..."; status 2 if not empty
+  std::vector<std::string> unready;       ///< what keeps run.sh from being written besides, with status 0
+  std::optional<std::int64_t> eos;        ///< id of DataPlan::eos_token, set by finish()
+  std::string model;                      ///< local folder of the model, set by finish(); empty: none
+  std::string tokenizer;                  ///< value of fp8-tokenize --tokenizer, set by finish(); empty: none
 
   /// Sets a flag of fp8-step. A later value replaces an earlier one.
   void set(std::string_view flag, json::Value value);
@@ -104,7 +123,8 @@ std::vector<Answer> refused(const Import& import);
 /// newline.
 std::string configuration_text(const Import& import);
 
-/// run.sh: the commands, for `sh -e`. Throws Error if Import::missing is not empty.
+/// run.sh: the commands, for `sh -e`, of files in the folder of run.sh. Throws Error if Import::missing or
+/// Import::unready is not empty.
 std::string script_text(const Import& import);
 
 }  // namespace fp8::foreign

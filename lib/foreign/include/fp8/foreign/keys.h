@@ -41,7 +41,12 @@ class Keys {
   std::optional<double> number(std::string_view path) const;       ///< see text()
   std::optional<bool> flag(std::string_view path) const;           ///< see text()
 
-  /// Answers a key of the file, once. A key with members answers these too. Nothing happens if the file lacks the key.
+  /// The path of the file.
+  const std::string& file() const { return document_.path; }
+  /// Whether the key was answered, by its own name or by that of a key that contains it.
+  bool answered(std::string_view path) const;
+  /// Answers a key of the file, once: a later answer to it has no effect. A key with members is answered by an answer
+  /// to each key below it that has no members and was not answered before. Nothing happens if the file lacks the key.
   void answer(std::string_view path, Class cls, std::string here, std::string why = {});
   /// Throws Error(path, line, key, reason) for a key whose value cannot be meant.
   [[noreturn]] void refuse(std::string_view path, const std::string& reason) const;
@@ -53,6 +58,13 @@ class Keys {
   const Document& document_;
   std::vector<Answer>& answers_;
   std::set<std::string, std::less<>> answered_;
+  mutable std::set<std::string, std::less<>> asked_;  // keys that a reader knows
+
+  std::string what(std::string_view path) const;
+  void answer_leaves(const std::string& path, const json::Value& value, Class cls, const std::string& here,
+                     const std::string& why);
+  void rest_of(const std::string& path, const json::Value& value, std::span<const KeyRow> rows);
+  void answer_unknown(const std::string& path, std::span<const KeyRow> rows);
 };
 
 }  // namespace fp8::foreign
