@@ -67,6 +67,7 @@ TEST(Document, TomlKeepsTheOrderOfTheFile) {
 TEST(Document, TomlThatHasNoMeaningIsRefusedWithItsLine) {
   EXPECT_HOLDS(toml_error("a = 1\na = 2\n"), "a.toml: line 2: ");
   EXPECT_HOLDS(toml_error("a = \n"), "a.toml: line 1: ");
+  EXPECT_EQ(toml_error("[[@a: b\n"), "a.toml: is not TOML");
   std::string deep = "a";
   for (int i = 0; i < 100000; ++i) deep += ".a";
   EXPECT_HOLDS(toml_error(deep + " = 1\n"), "a name of more than 100 parts");
