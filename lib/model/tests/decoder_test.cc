@@ -262,8 +262,9 @@ TEST(Decoder, PlannedFp8GemmsAreTheOnesThatRun) {
         run(config, source, {&text}, DType::bf16, recompute, 1, engine);
         const gemm::Count planned = planned_fp8(config, table, recipe, 16, {DType::bf16, recompute}, true);
         EXPECT_GT(planned.gemms, 0);
-        EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).gemms, planned.gemms) << recipe.name;
-        EXPECT_EQ(engine.counts().linear(gemm::OperandKind::fp8).flops, planned.flops) << recipe.name;
+        const auto kind = recipe.fp4() ? gemm::OperandKind::fp4 : gemm::OperandKind::fp8;
+        EXPECT_EQ(engine.counts().linear(kind).gemms, planned.gemms) << recipe.name;
+        EXPECT_EQ(engine.counts().linear(kind).flops, planned.flops) << recipe.name;
       }
 }
 

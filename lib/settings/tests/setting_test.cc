@@ -151,9 +151,10 @@ TEST(Setting, IsRefusedOutOfItsRange) {
 
 // A run with `words`, under the recipe that records most phases, or one that a flag needs.
 RunConfig run_with(Words words, const std::string& flag = "") {
-  const std::string recipe = flag == "rowwise-single-copy" ? "rowwise"
-                             : flag == "fp8-all-gather"    ? "tensorwise"
-                                                           : "delayed";
+  const std::string recipe = flag == "rowwise-single-copy"                          ? "rowwise"
+                             : flag == "fp8-all-gather"                             ? "tensorwise"
+                             : flag == "hadamard" || flag == "stochastic-gradients" ? "nvfp4"
+                                                                                    : "delayed";
   words.insert(words.begin(), {"--precision=fp8", "--recipe=" + recipe});
   return static_cast<const RunConfig&>(*config_of(kStep, cli::parse(command_of(kStep), words)));
 }
