@@ -86,7 +86,7 @@ eval_ run/step-00000020 $data -q >plain 2>err
 eval_ run/step-00000020 $data --precision fp8 --recipe bf16,all >all 2>err
 is "bf16 in the list is that precision" "$(head -1 all)" "$(cat plain)"
 is "all stands for every recipe" "$(field recipe all | tr -d '"' | tr '\n' ' ')" \
-  "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 "
+  "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 nvfp4 "
 is "the table has the differences from bf16" "$(head -1 err | tr -s ' ') $(wc -l <err)" "recipe loss from bf16 perplexity 9"
 is "on a terminal it follows the lines" \
   "$(on_terminal "fp8-eval run/step-00000020 $data --precision fp8 --recipe bf16,rowwise" | tr -d '\r' |

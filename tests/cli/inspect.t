@@ -46,7 +46,7 @@ fp8-inspect m.h5 $data --recipe all --json >every 2>err
 result $? "--recipe all succeeds"
 is "without a note" "$(cat err)" ""
 is "it inspects every recipe" "$(figures every '[x["recipe"] for x in r if x["type"] == "inspect"]')" \
-  "['tensorwise', 'rowwise', 'rowwise_with_gw_hp', 'current', 'delayed', 'blockwise', 'mxfp8']"
+  "['tensorwise', 'rowwise', 'rowwise_with_gw_hp', 'current', 'delayed', 'blockwise', 'mxfp8', 'nvfp4']"
 sed '/"recipe":"tensorwise"/!d' every >one
 is "its records of a recipe are those of that recipe alone" "$(without_time one)" "$(without_time records)"
 is "a recipe without wgrad in FP8 has no record of it" "$(grep -c '"gemm":"wgrad","operand":"[a-z_]*","recipe":"rowwise_with_gw_hp"' every)" 0
@@ -86,7 +86,7 @@ is "a linear left in bf16 has no record" "$? $(grep -c down_proj filtered)" "0 0
 fp8-inspect m.h5 $data --recipe all --top 3 >short 2>err
 is "several recipes have a line each, before the table" \
   "$? $(head -n 8 short | awk '{ print $1 }' | LC_ALL=C sort | tr '\n' ' ') $(sed -n '9p;10s/  .*//p' short | tr '\n' ' ') $(wc -l <short)" \
-  "0 blockwise current delayed mxfp8 recipe rowwise rowwise_with_gw_hp tensorwise   linear  13"
+  "0 blockwise current delayed mxfp8 nvfp4 recipe rowwise rowwise_with_gw_hp tensorwise   linear  13"
 is "with the loss of the batch" "$(awk '$1 == "mxfp8" { print $2; exit }' short)" \
   "$(figures every '"%.5f" % next(x["loss"] for x in r if x["type"] == "inspect" and x["recipe"] == "mxfp8")' | sed 's/0*$//')"
 on_terminal fp8-inspect m.h5 $data --recipe all --top 30 -q | sed 's/\r//' >narrow
@@ -143,7 +143,7 @@ is "a terminal names linears and recipes, no wider than it is" \
   "$(grep -c "^[01]\.[a-z]*_proj  *[a-z,]*  *[a-z_]*  *[a-z0-9_]*[.]*  *[0-9]" tables) $(LC_ALL=C awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' \
   tables | wc -l)" "60 0"
 is "a plot of several recipes is refused" "$(fp8-log every --tensors --plot sqnr_db 2>&1)" \
-  "fp8-log: every: a plot needs one recipe, found tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8; inspect one, or \
+  "fp8-log: every: a plot needs one recipe, found tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8, nvfp4; inspect one, or \
 select its records with grep"
 is "--top is refused without --tensors" "$(fp8-log records --top 3 2>&1)" "fp8-log: --top: only with --tensors"
 
@@ -449,7 +449,7 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   is "$recipe: --recipe all inspects codes in their recipe" "$? $(without_time fitting | cksum)" "0 $(without_time alone | cksum)"
   is "$recipe: a note names the others" "$(head -1 err)" \
     "fp8-inspect: --recipe all: uses $recipe alone, to which the FP8 codes of $recipe.h5 belong; leaves out $(echo tensorwise, rowwise, \
-    rowwise_with_gw_hp, current, delayed, blockwise, mxfp8 | sed -E "s/\\b$recipe(, |\$)//")"
+    rowwise_with_gw_hp, current, delayed, blockwise, mxfp8, nvfp4 | sed -E "s/\\b$recipe(, |\$)//")"
   mpirun -n 2 fp8-inspect codes-$recipe/step-00000002 --data d.h5 --seq-length 32 --batch-size 2 --json >many 2>err
   is "$recipe: on two ranks too" "$? $(grep -c '"type":"gemm"' many)" "0 28"
   fp8-step $recipe.h5 $lora --out observed-$recipe --tensor-stats-every 1 >observed.log 2>err

@@ -121,6 +121,7 @@ void add_recipe(Rows& rows) {
   lists.emplace_back("all");
   compared = planned = lists;
   compared.emplace_back(kPlainRecipe);
+  std::erase_if(planned, [](const std::string& name) { return name != "all" && quant::find_recipe(name).fp4(); });
   add(rows, kPrecision, kStep | kSide, Resume::phase,
       {text("recipe", "[GLOB=]NAME", "scaling of FP8 operands, of the linears whose name matches; see fp8-recipes(7)")
            .is(FlagKind::list)
@@ -170,7 +171,7 @@ void add_fp4(Rows& rows) {
   for (Row& row : options)
     row = row.recorded_if([](const P& c) { return c.recipe_or_null() != nullptr && c.has_nvfp4(); })
               .acts_under([](const quant::Recipe& r) { return r.fp4(); });
-  add(rows, kPrecision, kComputes, Resume::phase, std::move(options));
+  add(rows, kPrecision, kAll | kSide, Resume::phase, std::move(options));
 }
 
 // How operands of FP8 are scaled, gathered and summed.
