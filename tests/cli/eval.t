@@ -87,7 +87,7 @@ eval_ run/step-00000020 $data --precision fp8 --recipe bf16,all >all 2>err
 is "bf16 in the list is that precision" "$(head -1 all)" "$(cat plain)"
 is "all stands for every recipe" "$(field recipe all | tr -d '"' | tr '\n' ' ')" \
   "null tensorwise rowwise rowwise_with_gw_hp current delayed blockwise mxfp8 nvfp4 "
-is "the table has the differences from bf16" "$(head -1 err | tr -s ' ') $(wc -l <err)" "recipe loss from bf16 perplexity 9"
+is "the table has the differences from bf16" "$(head -1 err | tr -s ' ') $(wc -l <err)" "recipe loss from bf16 perplexity 10"
 is "on a terminal it follows the lines" \
   "$(on_terminal "fp8-eval run/step-00000020 $data --precision fp8 --recipe bf16,rowwise" | tr -d '\r' |
   grep -c -e 'evaluation  loss' -e '^recipe ' -e '^bf16 ' -e '^rowwise ')" 5
@@ -156,9 +156,9 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
     "$(mpirun -n 2 fp8-eval moe.h5 $data --batch-size 7 --precision fp32 -q | field loss /dev/stdin |
     awk -v l="$loss" '{ d = $1 / l - 1; print (d < 1e-6 && d > -1e-6) }')" 1
   eval_ moe.h5 $data --recipe all --precision fp8 -q >every
-  is "$preset: every recipe runs in FP8, with a loss of its own that is near" \
+  is "$preset: every recipe runs in FP8 or FP4, with a loss of its own that is near" \
     "$? $(wc -l <every) $(field loss every | awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.01 && d > -0.01) }' |
-    sort -u) $(field fp8_flop_share every | awk '{ print ($1 > 0.8) }' | sort -u)" "0 7 1 1"
+    sort -u) $(grep -oE '"fp[48]_flop_share":[0-9.]*' every | awk -F: '$2 > 0.8' | wc -l)" "0 8 1 8"
   # Documents as sequences of their own, whose padding goes to no expert: as if each were alone.
   printf '{"text":"First Citizen: speak."}\n{"text":"All"}\n{"text":"We are accounted poor citizens"}\n' >texts.jsonl
   fp8-tokenize texts.jsonl -o documents.h5 -f >out 2>err

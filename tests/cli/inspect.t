@@ -85,8 +85,8 @@ is "a linear left in bf16 has no record" "$? $(grep -c down_proj filtered)" "0 0
 
 fp8-inspect m.h5 $data --recipe all --top 3 >short 2>err
 is "several recipes have a line each, before the table" \
-  "$? $(head -n 8 short | awk '{ print $1 }' | LC_ALL=C sort | tr '\n' ' ') $(sed -n '9p;10s/  .*//p' short | tr '\n' ' ') $(wc -l <short)" \
-  "0 blockwise current delayed mxfp8 nvfp4 recipe rowwise rowwise_with_gw_hp tensorwise   linear  13"
+  "$? $(head -n 9 short | awk '{ print $1 }' | LC_ALL=C sort | tr '\n' ' ') $(sed -n '10p;11s/  .*//p' short | tr '\n' ' ') $(wc -l <short)" \
+  "0 blockwise current delayed mxfp8 nvfp4 recipe rowwise rowwise_with_gw_hp tensorwise   linear  14"
 is "with the loss of the batch" "$(awk '$1 == "mxfp8" { print $2; exit }' short)" \
   "$(figures every '"%.5f" % next(x["loss"] for x in r if x["type"] == "inspect" and x["recipe"] == "mxfp8")' | sed 's/0*$//')"
 on_terminal fp8-inspect m.h5 $data --recipe all --top 30 -q | sed 's/\r//' >narrow
