@@ -124,6 +124,15 @@ bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
                              [&](const quant::Recipe* r) { return everywhere || r->emulated_everywhere(); });
 }
 
+std::string note_of_emulation(const settings::PrecisionConfig& precision, device::DeviceType device) {
+  if (!emulated(precision, device)) return "";
+  const std::vector<const quant::Recipe*> recipes = precision.recipes_used();
+  const auto four = std::ranges::count_if(recipes, &quant::Recipe::fp4);
+  const std::string formats = four == 0 ? "FP8" : four == std::ssize(recipes) ? "FP4" : "FP8 and FP4";
+  return formats + (four != 0 && four != std::ssize(recipes) ? " are" : " is") + " emulated: losses are those of " +
+         formats + ", speeds are not\n";
+}
+
 json::Value mesh_record(const comm::MeshShape& shape) {
   return json::object({{"dp_replicate", shape.dp_replicate},
                        {"dp_shard", shape.dp_shard},

@@ -367,16 +367,6 @@ void train_steps(RunState& state, const RunContext& run) {
   }
 }
 
-// The note that FP8, FP4 or both are emulated; empty if neither is.
-std::string note_of_emulation(const settings::PrecisionConfig& precision, device::DeviceType device) {
-  if (!emulated(precision, device)) return "";
-  const std::vector<const quant::Recipe*> recipes = precision.recipes_used();
-  const auto four = std::ranges::count_if(recipes, &quant::Recipe::fp4);
-  const std::string formats = four == 0 ? "FP8" : four == std::ssize(recipes) ? "FP4" : "FP8 and FP4";
-  return formats + (four != 0 && four != std::ssize(recipes) ? " are" : " is") + " emulated: losses are those of " +
-         formats + ", speeds are not\n";
-}
-
 std::string plan_text(const RunSetup& setup, device::DeviceType device, const std::string& memory) {
   const hf::ModelConfig& config = setup.model_spec.config;
   const std::vector<model::Parameter>& table = setup.model_spec.table;

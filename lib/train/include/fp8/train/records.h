@@ -33,6 +33,9 @@ json::Value eval_record(std::int64_t step, const LossSum& sum, const settings::P
 /// {"type":"sample"}.
 json::Value sample_record(std::int64_t step, const std::string& prompt, const SampledText& text, double seconds);
 
+/// The line that says that FP8, FP4 or both are emulated; empty if neither is.
+std::string note_of_emulation(const settings::PrecisionConfig& precision, device::DeviceType device);
+
 /// A table of the linears by precision (fp4 under recipe nvfp4), in a run of `precision`, and reason or fusion, with a
 /// tied LM head.
 std::string precision_table(const hf::ModelConfig& model, const std::vector<model::Parameter>& table,
