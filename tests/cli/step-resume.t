@@ -135,7 +135,7 @@ ok "other data begins at its first sample" go3 --out wrong --change data,lr --da
 says "the checkpoint has the position" '"base":\{"step":3,"tokens":192,"sample":0\}' strings -n 8 wrong/step-00000009/rank-00000-of-00001.h5
 # moments: how many first and second moments a checkpoint has
 moments() { fp8-info "$1" | sed -n 's/^optimizer\/[mv]: \([0-9]*\) .*/\1/p' | tr '\n' ' '; }
-go3 --out other --until-step 3 >log3 2>err && cp -r other straight && go3 --out straight --until-step 4 >log4 2>err
+go3 --out other --until-step 3 >log3 2>err && cp -r other same && go3 --out same --until-step 4 >log4 2>err
 says "another optimizer is refused unless it is named" 'optimizer \("adamw", now "muon"\); .* --change optimizer to go on' \
   go3 --out other --optimizer muon
 is "a run under AdamW has two moments of each parameter" "$(moments other@3)" "21 21 "
