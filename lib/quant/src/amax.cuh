@@ -22,14 +22,18 @@ __device__ inline unsigned amax_bits(float v) {
 }
 
 // Maximum magnitude bits of all of x, of each row and of each column; null: not wanted. Results must be zeroed before.
+struct AmaxBits {
+  unsigned *all, *of_row, *of_column;
+};
+
+// Maxima of the rows from `first` on, of which a block has kAmaxRows.
 template <class T, bool kSkipNan>
-__global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, unsigned* all,
-                            unsigned* of_row, unsigned* of_column) {
+__device__ inline void amax_tile(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
+                                 std::int64_t first, const AmaxBits& to) {
   constexpr int kAtOnce = 4;  // rows of a thread whose loads are in flight together
   __shared__ unsigned column[kAmaxWarps][kAmaxColumns];
   const int warp = static_cast<int>(threadIdx.x) / device::kWarp, lane = static_cast<int>(threadIdx.x) % device::kWarp;
   const std::int64_t first_col = static_cast<std::int64_t>(blockIdx.x) * kAmaxColumns, c = first_col + lane * kPiece;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kAmaxRows;
   const int own_rows = static_cast<int>(rows - first < kAmaxRows ? rows - first : kAmaxRows);
   const bool whole = device::packs(x, stride) && first_col + kAmaxColumns <= cols;
   unsigned of_lane[kPiece] = {};
@@ -55,19 +59,19 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
         of_lane[k] = LargestBits{}(of_lane[k], bits);
         largest = LargestBits{}(largest, bits);
       }
-      if (of_row == nullptr) continue;
+      if (to.of_row == nullptr) continue;
       largest = device::warp_combine(largest, LargestBits{});
-      if (lane == 0) atomicMax(of_row + row(n), largest);
+      if (lane == 0) atomicMax(to.of_row + row(n), largest);
     }
   }
-  if (all != nullptr) {
+  if (to.all != nullptr) {
     unsigned largest = 0;
     FP8_UNROLL
     for (int k = 0; k < kPiece; ++k) largest = LargestBits{}(largest, of_lane[k]);
     largest = device::block_combine<kCastThreads>(largest, LargestBits{});
-    if (threadIdx.x == 0) atomicMax(all, largest);
+    if (threadIdx.x == 0) atomicMax(to.all, largest);
   }
-  if (of_column == nullptr) return;
+  if (to.of_column == nullptr) return;
   FP8_UNROLL
   for (int k = 0; k < kPiece; ++k) column[warp][lane * kPiece + k] = of_lane[k];
   __syncthreads();
@@ -76,7 +80,12 @@ __global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, st
   unsigned largest = 0;
   FP8_UNROLL
   for (int w = 0; w < kAmaxWarps; ++w) largest = LargestBits{}(largest, column[w][threadIdx.x]);
-  atomicMax(of_column + mine, largest);
+  atomicMax(to.of_column + mine, largest);
+}
+
+template <class T, bool kSkipNan>
+__global__ void amax_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, AmaxBits to) {
+  amax_tile<T, kSkipNan>(x, rows, cols, stride, static_cast<std::int64_t>(blockIdx.y) * kAmaxRows, to);
 }
 static_assert(kAmaxColumns == device::kWarp * kPiece, "a lane has one piece");
 
@@ -117,8 +126,8 @@ void launch_amax(const Launcher& launch, const View& x, const Amaxes& out, bool 
   unsigned *const all = begin(out.all), *const of_row = begin(out.of_row), *const of_column = begin(out.of_column);
   dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
     launch("amax", dim3(blocks_for(x.shape[1], kAmaxColumns), blocks_for(x.shape[0], kAmaxRows)), dim3(kCastThreads),
-           skip_nan ? amax_kernel<T, true> : amax_kernel<T, false>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0], all,
-           of_row, of_column);
+           skip_nan ? amax_kernel<T, true> : amax_kernel<T, false>, x.as<T>(), x.shape[0], x.shape[1], x.stride[0],
+           AmaxBits{all, of_row, of_column});
   });
 }
 

@@ -96,11 +96,11 @@ struct PatchMaxima {
 
 // Scales of the blocks of a tile, of which every block is a part, by rows, by columns, or both.
 template <class T>
-__global__ void block_scale_kernel(Source<T> x, BlockScales row, BlockScales column) {
+__device__ inline void block_scale_tile(const Source<T>& x, const PatchPlace& place, const BlockScales& row,
+                                        const BlockScales& column) {
   __shared__ unsigned of_row[kTile * kTileBlocks], of_column[kTile * kTileBlocks];
   for (int t = static_cast<int>(threadIdx.x); t < kTile * kTileBlocks; t += kCastThreads) of_row[t] = of_column[t] = 0;
   __syncthreads();
-  const PatchPlace place;
   PatchMaxima maxima;
   if (place.inside(x.rows, x.cols) && device::packs(x.data, x.stride)) {
     Piece<T> pieces[kPiece];
@@ -122,6 +122,11 @@ __global__ void block_scale_kernel(Source<T> x, BlockScales row, BlockScales col
   __syncthreads();
   if (row.scale != nullptr) row.store(of_row, place.first_row, x.rows, place.first_col, x.cols);
   if (column.scale != nullptr) column.store(of_column, place.first_col, x.cols, place.first_row, x.rows);
+}
+
+template <class T>
+__global__ void block_scale_kernel(Source<T> x, BlockScales row, BlockScales column) {
+  block_scale_tile(x, PatchPlace(), row, column);
 }
 
 }  // namespace fp8::quant

@@ -171,11 +171,10 @@ __device__ inline bool aligned_tile(const Source<T>& x, const PatchPlace& place,
 
 // Codes of a tile of x by rows, by columns, or both. `shared`: both are the same codes, and are counted once. `amax`
 // (null: not wanted) becomes the larger of itself and the bits of the largest magnitude without NaN.
-template <class T, class Grid, bool kCounted>
-__global__ void cast_kernel(Source<T> x, Target row, Target column, bool shared, unsigned* amax,
-                            unsigned long long* counts) {
+template <class Grid, class T, bool kCounted>
+__device__ inline void cast_tile(const Source<T>& x, const PatchPlace& place, const Target& row, const Target& column,
+                                 bool shared, unsigned* amax, unsigned long long* counts) {
   alignas(16) __shared__ Eight across[kTile * kGroups];
-  const PatchPlace place;
   const TransposedTile tile{across};
   Findings<kCounted> found;
   if (aligned_tile(x, place, row))
@@ -194,7 +193,7 @@ __global__ void cast_kernel(Source<T> x, Target row, Target column, bool shared,
     const unsigned saturated = device::block_combine<kCastThreads>(found.tally.saturated, device::Add{});
     const unsigned underflowed = device::block_combine<kCastThreads>(found.tally.underflowed, device::Add{});
     if (threadIdx.x != 0) return;
-    if (blockIdx.x == 0 && blockIdx.y == 0) {
+    if (place.first_row == 0 && place.first_col == 0) {
       const bool twice = row.codes != nullptr && column.codes != nullptr && !shared;
       atomicAdd(counts, static_cast<unsigned long long>(x.rows * x.cols * (twice ? 2 : 1)));
     }
@@ -203,11 +202,17 @@ __global__ void cast_kernel(Source<T> x, Target row, Target column, bool shared,
   }
 }
 
+template <class T, class Grid, bool kCounted>
+__global__ void cast_kernel(Source<T> x, Target row, Target column, bool shared, unsigned* amax,
+                            unsigned long long* counts) {
+  cast_tile<Grid, T, kCounted>(x, PatchPlace(), row, column, shared, amax, counts);
+}
+
 // Copies the codes of a tile to rows, to columns, or both.
 template <class Code>
-__global__ void repack_kernel(Source<Code> codes, CodeLines row, CodeLines column) {
+__device__ inline void repack_tile(const Source<Code>& codes, const PatchPlace& place, const CodeLines& row,
+                                   const CodeLines& column) {
   alignas(16) __shared__ Eight across[kTile * kGroups];
-  const PatchPlace place;
   const TransposedTile tile{across};
   const std::int64_t c = place.col();
   if (place.inside(codes.rows, codes.cols) && rows_aligned(codes.data, codes.stride, sizeof(Eight)) &&
@@ -236,7 +241,14 @@ __global__ void repack_kernel(Source<Code> codes, CodeLines row, CodeLines colum
   tile.store(place, column, codes.cols);
 }
 
+template <class Code>
+__global__ void repack_kernel(Source<Code> codes, CodeLines row, CodeLines column) {
+  repack_tile(codes, PatchPlace(), row, column);
+}
+
 // --- launches ---
+
+inline int log2_of(std::int64_t power) { return std::countr_zero(static_cast<std::uint64_t>(power)); }
 
 // One layout of codes; `codes` null: not wanted.
 struct CodeLayout {

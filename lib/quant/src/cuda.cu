@@ -2,6 +2,7 @@
 #include "cuda.h"
 #include "fold.cuh"
 #include "fp8/device/cuda.h"
+#include "groups.cuh"
 #include "history.cuh"
 #include "quantize.cuh"
 
@@ -61,6 +62,14 @@ View repack(const Context& ctx, const View& codes, ContractionAxis contract) {
 
 View upcast(const Context& ctx, const View& codes, dtype::DType format) {
   return upcast_cuda<CudaLauncher>(ctx, codes, format);
+}
+
+void quantize_groups(const Context& ctx, const GroupCast& cast, const CastOptions& options) {
+  quantize_groups_cuda<CudaLauncher>(ctx, cast, options);
+}
+
+void repack_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first, const View& to) {
+  repack_groups_cuda<CudaLauncher>(ctx, codes, first, to);
 }
 
 }  // namespace fp8::quant::cuda

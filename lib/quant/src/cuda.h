@@ -3,8 +3,14 @@
 /// to this crate.
 #pragma once
 
+#include <span>
+
 #include "fp8/quant/history.h"
 #include "fp8/quant/quantize.h"
+
+namespace fp8::quant {
+struct GroupCast;  // group_cast.h
+}
 
 namespace fp8::quant::cuda {
 
@@ -36,5 +42,9 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 View repack(const Context& ctx, const View& codes, ContractionAxis contract);
 /// The BF16 values of FP8 codes, with the same strides; memory from the arena.
 View upcast(const Context& ctx, const View& codes, dtype::DType format);
+/// See quant::quantize_groups; writes to the memory that `cast` has, of at most kMostGroups groups with rows.
+void quantize_groups(const Context& ctx, const GroupCast& cast, const CastOptions& options);
+/// Contiguous FP8 codes of at most kMostGroups groups of rows, to `to`, which has the lines of GroupTarget by columns.
+void repack_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first, const View& to);
 
 }  // namespace fp8::quant::cuda

@@ -19,5 +19,7 @@ void cast_rows_to_bytes(const Context&, const View&, dtype::DType, const CastOpt
 void cast_to_bytes(const Context&, const View&, dtype::DType, const float*, const View&, CastCounts*) { no_cuda(); }
 View repack(const Context&, const View&, ContractionAxis) { no_cuda(); }
 View upcast(const Context&, const View&, dtype::DType) { no_cuda(); }
+void quantize_groups(const Context&, const GroupCast&, const CastOptions&) { no_cuda(); }
+void repack_groups(const Context&, const View&, std::span<const std::int64_t>, const View&) { no_cuda(); }
 
 }  // namespace fp8::quant::cuda

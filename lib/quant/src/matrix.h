@@ -23,6 +23,11 @@ inline ContractionAxis flipped(ContractionAxis c) {
   return c == ContractionAxis::last ? ContractionAxis::first : ContractionAxis::last;
 }
 
+/// The matrix itself as the operand of the GEMM that contracts `contract`.
+inline Quantized high_precision(const View& x, ContractionAxis contract) {
+  return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
+}
+
 /// Whether the context is on a CUDA device.
 inline bool on_device(const Context& ctx) { return ctx.device == device::DeviceType::cuda; }
 
@@ -69,10 +74,10 @@ MatrixRows<T> rows_of(const View& x) {
 /// The pieces for loops that do not depend on rows: pieces of equal length if the matrix is contiguous, else its rows.
 template <class T>
 MatrixRows<T> pieces_of(const View& x) {
-  constexpr std::int64_t kPiece = 8192;
+  constexpr std::int64_t kElements = 8192;
   const MatrixRows<T> rows = rows_of<T>(x);
   if (rows.stride != rows.length) return rows;
-  return {rows.data, divide_up(rows.total, kPiece), kPiece, kPiece, rows.total};
+  return {rows.data, divide_up(rows.total, kElements), kElements, kElements, rows.total};
 }
 
 /// Casts row r with the scales scales_of(r) to contiguous codes, rows in parallel.

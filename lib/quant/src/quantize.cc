@@ -164,11 +164,6 @@ View dequantize_rows(const Context& ctx, const Quantized& q) {
   return out;
 }
 
-// A matrix in high precision.
-Quantized high_precision(const View& x, ContractionAxis contract) {
-  return {.codes = x, .format = x.dtype, .contract = contract, .scale = {}, .inverse_scale = {}};
-}
-
 // Throws Error if a known scale or amax does not fit the cast.
 void require_known(const Context& ctx, const Cast& cast, const CastOptions& options) {
   const KnownScale& known = options.known;

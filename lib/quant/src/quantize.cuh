@@ -12,8 +12,6 @@
 
 namespace fp8::quant {
 
-inline int log2_of(std::int64_t power) { return std::countr_zero(static_cast<std::uint64_t>(power)); }
-
 // Scales of lines along the contracted dimension.
 inline ScaleGrid scale_grid(const Quantized& q) {
   if (q.granularity == Granularity::tensor) return {};

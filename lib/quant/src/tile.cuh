@@ -125,10 +125,11 @@ struct Patch {
 struct PatchPlace {
   int group, lane;                    // position in the tile in units of kPiece: column and row
   std::int64_t first_row, first_col;  // first row and first column of the tile
-  __device__ PatchPlace()
+  __device__ PatchPlace() : PatchPlace(static_cast<std::int64_t>(blockIdx.y) * kTile) {}
+  __device__ explicit PatchPlace(std::int64_t first_row_of_tile)
       : group(static_cast<int>(threadIdx.x) % kGroups),
         lane(static_cast<int>(threadIdx.x) / kGroups),
-        first_row(static_cast<std::int64_t>(blockIdx.y) * kTile),
+        first_row(first_row_of_tile),
         first_col(static_cast<std::int64_t>(blockIdx.x) * kTile) {}
   __device__ std::int64_t row() const { return first_row + lane * kPiece; }
   __device__ std::int64_t col() const { return first_col + group * kPiece; }

@@ -1,0 +1,37 @@
+/// Casts of consecutive groups of the rows of a matrix on a device, each as if it were a matrix alone: the rows of
+/// experts, and the weights of experts that are parts of one matrix. Results have the bits of quantize_both() and
+/// from_bytes() of each group, in memory that depends on the numbers of rows and groups only, and the number of
+/// launches does not depend on the number of groups up to 512.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fp8/quant/quantize.h"
+
+namespace fp8::quant {
+
+/// Whether the functions below have this case: bf16 on a device, with a multiple of 16 columns, amaxes of this rank
+/// alone, no blocks whose codes are emulated, and known scales, if there are any, that are `known` and equally far
+/// apart in memory. `known` has an element for each group, or none.
+bool casts_groups(const Context& ctx, dtype::DType type, std::int64_t columns, const CastPair& casts,
+                  const CastOptions& options, std::span<const KnownScale> known);
+
+/// quantize_both() of each group of x [M, K] bf16, rows with unit stride; group g has the rows [first[g], first[g +
+/// 1]), and first[0] is 0. `known` replaces CastOptions::known. Amaxes are not given (CastOptions::amax is empty).
+/// Memory from the arena, category "fp8 codes". At most four launches, of which two read x, for the same format of both
+/// casts. Throws Error unless casts_groups().
+std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
+                                           const CastPair& casts, const CastOptions& options,
+                                           std::span<const KnownScale> known);
+
+/// Whether from_bytes_groups() has codes with so many columns: on a device, a multiple of 16.
+bool moves_groups(const Context& ctx, std::int64_t columns);
+
+/// from_bytes() of each group of contiguous codes u8 [M, K] that moves_groups() has, with one scale for each group:
+/// `scale` and `inverse_scale` are f32 [groups], adjacent. At most two launches.
+std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first,
+                                         dtype::DType format, ContractionAxis contract, const View& scale,
+                                         const View& inverse_scale, bool emulate);
+
+}  // namespace fp8::quant

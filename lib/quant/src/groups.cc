@@ -1,0 +1,280 @@
+// Casts of groups of rows on a device: their memory, the parts of it that belong to each group, and what a profile
+// records. The launches are in groups.cuh.
+#include "fp8/quant/groups.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "cast_block.h"
+#include "cuda.h"
+#include "device_cast.h"
+#include "fp8/base/error.h"
+#include "fp8/base/round.h"
+#include "fp8/device/profile.h"
+#include "fp8/quant/scale.h"
+#include "group_cast.h"
+#include "matrix.h"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::DType;
+
+constexpr std::string_view kCategory = "fp8 codes";
+
+// Elements from the scale of a group to that of the next, if these are equally far apart; else empty.
+std::optional<std::int64_t> distance(std::span<const KnownScale> known, View KnownScale::*member) {
+  if (known.size() < 2) return 0;
+  const auto at = [&](std::size_t g) { return reinterpret_cast<std::intptr_t>((known[g].*member).data); };
+  const std::intptr_t bytes = at(1) - at(0);
+  for (std::size_t g = 1; g < known.size(); ++g)
+    if (at(g) - at(g - 1) != bytes) return std::nullopt;
+  return bytes / static_cast<std::intptr_t>(sizeof(float));
+}
+
+bool has_blocks(const Cast& cast) { return block_extent(cast.granularity).along > 0; }
+
+// Whether scales of the cast follow from amaxes that a kernel of its own computes.
+bool from_amaxes(const Cast& cast, std::span<const KnownScale> known) {
+  return cast.fp8() && !has_blocks(cast) && known.empty();
+}
+
+// Scales of a cast of groups of rows with so many columns.
+GroupStep step_of(const Cast& cast, ContractionAxis contract, std::int64_t columns) {
+  constexpr std::int64_t kSquares = 4, kAligned = 4;
+  const bool last = contract == ContractionAxis::last;
+  const BlockExtent block = block_extent(cast.granularity);
+  if (cast.granularity == Granularity::tensor) return {GroupUnit::group, 1};
+  if (block.along == 0)
+    return last ? GroupStep{GroupUnit::line, 1} : GroupStep{GroupUnit::group, round_up(columns, kAligned)};
+  const std::int64_t blocks = divide_up(columns, kTile);
+  if (block.across > 1)
+    return last ? GroupStep{GroupUnit::tile, round_up(blocks, kSquares)} : GroupStep{GroupUnit::four_tiles, blocks};
+  return last ? GroupStep{GroupUnit::line, blocks} : GroupStep{GroupUnit::tile, round_up(columns, kDeviceRows)};
+}
+
+View flat(const Context& ctx, DType type, std::int64_t n) { return tensor::allocate(ctx, type, {n}, kCategory); }
+
+// A matrix in a flat array.
+View part_of(const View& array, std::int64_t offset, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+             std::int64_t column_stride) {
+  View part = array;
+  part.data = static_cast<std::byte*>(array.data) + offset * static_cast<std::int64_t>(dtype::size_of(array.dtype));
+  part.rank = 2;
+  part.shape = {rows, columns, 0, 0};
+  part.stride = {row_stride, column_stride, 0, 0};
+  return part;
+}
+
+// The scales of a group of `rows` rows.
+View scales_of(const View& all, const GroupCodes& q, const GroupStart& start, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t before = q.step.before(start);
+  const bool last = q.contract == ContractionAxis::last;
+  if (q.cast.granularity == Granularity::tensor) return part_of(all, before, 1, 1, 1, 1).reshaped({1});
+  if (!has_blocks(q.cast)) {
+    const std::int64_t n = last ? rows : columns;
+    return part_of(all, before, n, 1, 1, 1).reshaped({n});
+  }
+  const std::int64_t down = divide_up(rows, kTile), across = divide_up(columns, kTile);
+  if (q.cast.granularity == Granularity::block128x128)
+    return last ? part_of(all, before, down, across, q.step.each, 1)
+                : part_of(all, before, down, across, 1, round_up(down, std::int64_t{4}));
+  return last ? part_of(all, before, rows, across, 1, round_up(rows, kDeviceRows))
+              : part_of(all, before, down, columns, q.step.each, 1);
+}
+
+// The codes of a group of `rows` rows.
+View codes_of(const View& all, ContractionAxis contract, const GroupStart& start, std::int64_t rows,
+              std::int64_t columns) {
+  const std::int64_t before = columns * start.at(GroupUnit::line);
+  return contract == ContractionAxis::last ? part_of(all, before, rows, columns, columns, 1)
+                                           : part_of(all, before, rows, columns, 1, round_up(rows, kGroupLines));
+}
+
+Quantized group_of(const GroupCodes& q, const GroupStart& start, std::int64_t rows, std::int64_t columns) {
+  return {.codes = codes_of(q.codes, q.contract, start, rows, columns),
+          .format = q.cast.format,
+          .granularity = q.cast.granularity,
+          .contract = q.contract,
+          .scale = scales_of(q.scale, q, start, rows, columns),
+          .inverse_scale = scales_of(q.inverse_scale, q, start, rows, columns)};
+}
+
+// Memory of a cast.
+GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64_t> first, const CastPair& casts,
+                   std::span<const KnownScale> known) {
+  const std::int64_t columns = x.shape[1];
+  const GroupStart end{groups_of(first), first.back()};
+  GroupCast c{x, first, {casts.last, ContractionAxis::last}, {casts.first, ContractionAxis::first}};
+  c.shared = casts.shared();
+  const bool one_scale = c.shared && casts.last.granularity == Granularity::tensor;
+  std::int64_t computed = 0;
+  for (GroupCodes* q : {&c.last, &c.of_first}) {
+    if (!q->cast.fp8()) continue;
+    q->codes = flat(ctx, DType::u8, columns * end.at(GroupUnit::line));
+    q->step = step_of(q->cast, q->contract, columns);
+    const std::int64_t n = q->step.before(end);
+    if (!known.empty()) {
+      q->scale = known.front().scale;
+      q->inverse_scale = known.front().inverse_scale;
+      q->step.each = *distance(known, &KnownScale::scale);
+    } else if (has_blocks(q->cast)) {
+      q->scale = flat(ctx, DType::f32, n);
+      q->inverse_scale = flat(ctx, DType::f32, n);
+    } else if (!(one_scale && q == &c.of_first)) {
+      computed += round_up(n, std::int64_t{4});
+    }
+  }
+  if (!known.empty()) {
+    c.known_amax = known.front().amax;
+    c.known_step = *distance(known, &KnownScale::amax);
+  }
+  if (computed == 0) return c;
+  c.scales = flat(ctx, DType::f32, computed);
+  c.inverse_scales = flat(ctx, DType::f32, computed);
+  std::int64_t before = 0;
+  for (GroupCodes* q : {&c.last, &c.of_first}) {
+    if (!from_amaxes(q->cast, known)) continue;
+    if (one_scale && q == &c.of_first) before = 0;
+    q->scale = c.scales.rows(before, computed);
+    q->inverse_scale = c.inverse_scales.rows(before, computed);
+    before += round_up(q->step.before(end), std::int64_t{4});
+  }
+  return c;
+}
+
+// Bytes that are written and read for scales: of amaxes zeros, amaxes, scales and reciprocals.
+double bytes_of_scales(const GroupCast& c) {
+  double blocks = 0;
+  for (const GroupCodes* q : {&c.last, &c.of_first})
+    if (has_blocks(q->cast)) blocks += static_cast<double>(q->scale.size());
+  return kBytesOfRowScale * static_cast<double>(c.scales.size()) + 12.0 * blocks;
+}
+
+device::Span span_of_groups(const GroupCast& c, const CastOptions& options) {
+  const auto size = static_cast<double>(c.x.size());
+  int launches = 0, reads = 0, casts = 0;
+  double of_codes = 0;
+  if (!c.scales.empty()) launches += 3, ++reads;
+  if (has_blocks(c.last.cast) || has_blocks(c.of_first.cast)) ++launches, ++reads;
+  for (const GroupCodes* q : {&c.last, &c.of_first}) {
+    if (!q->cast.fp8()) continue;
+    if (casts == 0 || c.last.cast.format != c.of_first.cast.format) ++casts;
+    of_codes += size * (options.emulate ? 4 : 1);
+    launches += options.emulate ? 1 : 0;
+  }
+  return {.work = device::Work::cast,
+          .name = "quantize",
+          .bytes = (reads + casts) * tensor::bytes_of(c.x) + of_codes + bytes_of_scales(c),
+          .flops = 2 * size,
+          .launches = launches + casts};
+}
+
+void require_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, const char* what) {
+  require_device(ctx, x, what);
+  if (first.empty() || first.front() != 0 || !std::ranges::is_sorted(first) || first.back() != x.shape[0] ||
+      first.back() > std::numeric_limits<std::int32_t>::max())
+    throw Error(std::string(what) + ": the groups do not divide the rows of the matrix");
+}
+
+// Calls `part(rows, first rows, first group)` for at most kMostGroups groups at a time.
+template <class Part>
+void for_parts(const View& x, std::span<const std::int64_t> first, Part part) {
+  constexpr std::int64_t kMost = kMostGroups;
+  for (std::int64_t begin = 0; begin < groups_of(first); begin += kMost) {
+    const std::int64_t n = std::min(kMost, groups_of(first) - begin);
+    std::vector<std::int64_t> own(first.begin() + begin, first.begin() + begin + n + 1);
+    const View rows = x.rows(own.front(), own.back());
+    for (std::int64_t& row : own) row -= first[static_cast<std::size_t>(begin)];
+    part(rows, std::span<const std::int64_t>(own), begin);
+  }
+}
+
+}  // namespace
+
+bool casts_groups(const Context& ctx, DType type, std::int64_t columns, const CastPair& casts,
+                  const CastOptions& options, std::span<const KnownScale> known) {
+  if (!on_device(ctx) || type != DType::bf16) return false;
+  if (!casts.last.fp8() && !casts.first.fp8()) return true;
+  if (columns % kGroupLines != 0 || options.split.ranks != nullptr) return false;
+  for (const Cast& cast : {casts.last, casts.first})
+    if (has_blocks(cast) && (options.emulate || cast.granularity == Granularity::block1x32)) return false;
+  const bool both = from_amaxes(casts.last, known) && from_amaxes(casts.first, known);
+  if (both && casts.last.format != casts.first.format) return false;
+  return std::ranges::all_of(known, &KnownScale::is_known) && distance(known, &KnownScale::scale) &&
+         distance(known, &KnownScale::inverse_scale) == distance(known, &KnownScale::scale) &&
+         distance(known, &KnownScale::amax);
+}
+
+bool moves_groups(const Context& ctx, std::int64_t columns) { return on_device(ctx) && columns % kGroupLines == 0; }
+
+std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
+                                           const CastPair& casts, const CastOptions& options,
+                                           std::span<const KnownScale> known) {
+  require_matrix(ctx, x, "quantize_groups");
+  require_groups(ctx, x, first, "quantize_groups");
+  if (!casts_groups(ctx, x.dtype, x.shape[1], casts, options, known) || x.stride[1] != 1)
+    throw Error("quantize_groups: these casts of groups are not supported");
+  std::vector<QuantizedPair> all;
+  for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
+    const std::int64_t columns = x.shape[1];
+    const auto of_part = known.empty() ? known : known.subspan(static_cast<std::size_t>(begin), own.size() - 1);
+    GroupCast c = allocate(ctx, rows, own, casts, of_part);
+    const bool fp8 = casts.last.fp8() || casts.first.fp8();
+    if (fp8 && rows.size() > 0) {
+      const device::Timer timer(ctx, span_of_groups(c, options));
+      if (!ctx.dry) cuda::quantize_groups(ctx, c, options);
+      for (GroupCodes* q : {&c.last, &c.of_first})
+        if (options.emulate && q->cast.fp8())
+          q->codes = upcast(ctx, q->codes.reshaped({1, q->codes.size()}), q->cast.format);
+    }
+    for (std::int64_t g = 0; g < groups_of(own); ++g) {
+      const GroupStart start{g, own[static_cast<std::size_t>(g)]};
+      const std::int64_t end = own[static_cast<std::size_t>(g) + 1], n = end - start.row;
+      const View matrix = rows.rows(start.row, end);
+      all.push_back(
+          {casts.last.fp8() ? group_of(c.last, start, n, columns) : high_precision(matrix, ContractionAxis::last),
+           casts.first.fp8() ? group_of(c.of_first, start, n, columns)
+                             : high_precision(matrix, ContractionAxis::first)});
+    }
+  });
+  return all;
+}
+
+std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first,
+                                         DType format, ContractionAxis contract, const View& scale,
+                                         const View& inverse_scale, bool emulate) {
+  require_groups(ctx, codes, first, "from_bytes_groups");
+  const std::int64_t columns = codes.shape[1];
+  if (!moves_groups(ctx, columns) || codes.rank != 2 || !codes.contiguous() || scale.size() != groups_of(first) ||
+      inverse_scale.size() != groups_of(first))
+    throw Error("from_bytes_groups: the codes or scales do not have the layout of groups");
+  dtype::max_of(format);  // throws unless FP8
+  const bool repacks = contract == ContractionAxis::first;
+  std::vector<Quantized> all;
+  for_parts(codes, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
+    const GroupStart all_of_part{groups_of(own), own.back()};
+    const device::Timer timer(ctx, device::Work::cast, "decode",
+                              ((repacks ? 2 : 0) + (emulate ? 3 : 0)) * tensor::bytes_of(rows), 0,
+                              (repacks ? 1 : 0) + (emulate ? 1 : 0));
+    View to = repacks ? flat(ctx, DType::u8, columns * all_of_part.at(GroupUnit::line)) : rows.reshaped({rows.size()});
+    if (repacks && !ctx.dry && rows.size() > 0) cuda::repack_groups(ctx, rows, own, to);
+    if (emulate) to = upcast(ctx, to.reshaped({1, to.size()}), format);
+    for (std::int64_t g = 0; g < groups_of(own); ++g) {
+      const GroupStart start{g, own[static_cast<std::size_t>(g)]};
+      const std::int64_t end = own[static_cast<std::size_t>(g) + 1];
+      all.push_back({.codes = repacks ? codes_of(to, contract, start, end - start.row, columns)
+                                      : part_of(to, start.row * columns, end - start.row, columns, columns, 1),
+                     .format = format,
+                     .granularity = Granularity::tensor,
+                     .contract = contract,
+                     .scale = scale.rows(begin + g, begin + g + 1),
+                     .inverse_scale = inverse_scale.rows(begin + g, begin + g + 1)});
+    }
+  });
+  return all;
+}
+
+}  // namespace fp8::quant

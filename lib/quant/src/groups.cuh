@@ -1,0 +1,227 @@
+// Kernels that cast groups of rows, each as if it were a matrix alone, and their launches. A block finds its group, and
+// then computes a tile as the kernels of one matrix do.
+#pragma once
+
+#include "block_scale.cuh"
+#include "cast_block.h"
+#include "group_cast.h"
+
+namespace fp8::quant {
+
+// The group of a block, and its tile in it.
+struct OwnGroup : GroupStart {
+  std::int64_t rows, first_row;  // rows of the group; first row of the tile in the group
+
+  // Tiles are numbered like GroupUnit::tile. A group may have one tile more than rows for it.
+  __device__ explicit OwnGroup(const RowGroups& groups) {
+    const auto y = static_cast<std::int64_t>(blockIdx.y);
+    int low = 0, high = groups.count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      const bool below = GroupStart{middle, groups.first[middle]}.at(GroupUnit::tile) <= y;
+      (below ? low : high) = middle;
+    }
+    group = low;
+    row = groups.first[low];
+    rows = groups.first[low + 1] - row;
+    first_row = (y - at(GroupUnit::tile)) * kTile;
+  }
+  // Whether the tile has rows; the same for all threads of a block.
+  __device__ bool any() const { return first_row < rows; }
+  template <class T>
+  __device__ Source<T> of(const Source<T>& x) const {
+    return {x.data + row * x.stride, rows, x.cols, x.stride};
+  }
+};
+
+// Scales of blocks: lines of them are padded by group.
+__device__ inline ScaleGrid grid_of(ScaleGrid grid, const GroupStep& step, std::int64_t rows) {
+  if (grid.along_shift == 0) return grid;
+  if (step.unit == GroupUnit::line) grid.along_stride = (rows + kDeviceRows - 1) / kDeviceRows * kDeviceRows;
+  if (step.unit == GroupUnit::four_tiles) grid.line_stride = ((rows + kTile - 1) / kTile + 3) / 4 * 4;
+  return grid;
+}
+
+// Codes of all groups by rows, of `each` bytes; or by columns, of which each group has `each`; codes null: not wanted.
+// Pointers that are chosen between two are generic for the compiler, which then needs fewer registers than with zero
+// steps, and no local memory.
+struct GroupTarget {
+  std::uint8_t* codes;
+  std::int64_t each;
+  bool by_column;
+  const float* scale;
+  ScaleGrid grid;
+  GroupStep step;
+
+  __device__ CodeLines lines_of(const OwnGroup& g) const {
+    if (codes == nullptr) return {nullptr, 0};
+    const std::int64_t padded = (g.rows + kGroupLines - 1) / kGroupLines * kGroupLines;
+    return {codes + each * g.at(GroupUnit::line), by_column ? padded : each};
+  }
+  __device__ Target of(const OwnGroup& g) const {
+    if (codes == nullptr) return {{nullptr, 0}, nullptr, {}};
+    return {lines_of(g), scale + step.before(g), grid_of(grid, step, g.rows)};
+  }
+};
+
+template <class T, class Grid, bool kCounted>
+__global__ void cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget row, GroupTarget column, bool shared,
+                                   unsigned* amax, std::int64_t amax_step, unsigned long long* counts) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  cast_tile<Grid, T, kCounted>(own.of(x), PatchPlace(own.first_row), row.of(own), column.of(own), shared,
+                               amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
+}
+
+template <class Code>
+__global__ void repack_groups_kernel(RowGroups groups, Source<Code> codes, GroupTarget column) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  repack_tile(own.of(codes), PatchPlace(own.first_row), CodeLines{nullptr, 0}, column.lines_of(own));
+}
+
+// Where maxima of all groups are, and elements from those of one group to the next; null and 0: not wanted.
+struct GroupAmaxes {
+  AmaxBits to;
+  std::int64_t all, lines, columns;  // for each group, line and group
+};
+
+template <class T, bool kSkipNan>
+__global__ void amax_groups_kernel(RowGroups groups, Source<T> x, GroupAmaxes amaxes) {
+  static_assert(kAmaxRows == kTile, "tiles of amaxes and casts have the same rows");
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  const Source<T> source = own.of(x);
+  const AmaxBits& to = amaxes.to;
+  amax_tile<T, kSkipNan>(source.data, source.rows, source.cols, source.stride, own.first_row,
+                         {to.all + own.group * amaxes.all, to.of_row + own.at(GroupUnit::line) * amaxes.lines,
+                          to.of_column + own.group * amaxes.columns});
+}
+
+template <class T>
+__global__ void block_scale_groups_kernel(RowGroups groups, Source<T> x, BlockScales row, GroupStep row_step,
+                                          BlockScales column, GroupStep column_step) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  const auto of_group = [&own](BlockScales all, const GroupStep& step) {
+    all.scale += step.before(own);
+    all.inverse += step.before(own);
+    all.grid = grid_of(all.grid, step, own.rows);
+    return all;
+  };
+  block_scale_tile(own.of(x), PatchPlace(own.first_row), of_group(row, row_step), of_group(column, column_step));
+}
+
+// --- launches ---
+
+inline RowGroups row_groups(std::span<const std::int64_t> first) {
+  RowGroups groups{};
+  groups.count = static_cast<std::int32_t>(groups_of(first));
+  std::ranges::transform(first, groups.first, [](std::int64_t row) { return static_cast<std::int32_t>(row); });
+  return groups;
+}
+
+inline dim3 group_grid(const View& x, std::span<const std::int64_t> first, std::int64_t columns) {
+  const GroupStart end{groups_of(first), first.back()};
+  return dim3(blocks_for(x.shape[1], columns), static_cast<unsigned>(end.at(GroupUnit::tile)));
+}
+
+template <class T>
+Source<T> group_source(const View& x) {
+  return {x.as<T>(), x.shape[0], x.shape[1], x.stride[0]};
+}
+
+// Strides within a group; those that depend on its rows are set by grid_of().
+inline ScaleGrid group_scale_grid(const GroupCodes& q) {
+  if (q.cast.granularity == Granularity::tensor) return {};
+  const BlockExtent block = block_extent(q.cast.granularity);
+  if (block.along == 0) return {.line_stride = 1};
+  return {.line_stride = q.step.unit == GroupUnit::tile && q.contract == ContractionAxis::last ? q.step.each : 1,
+          .along_stride = q.step.unit == GroupUnit::tile && q.contract == ContractionAxis::first ? q.step.each : 1,
+          .line_shift = log2_of(block.across),
+          .along_shift = log2_of(block.along)};
+}
+
+inline GroupTarget group_target(const GroupCodes& q, std::int64_t columns) {
+  if (q.codes.empty()) return {};
+  return {static_cast<std::uint8_t*>(q.codes.data),
+          columns,
+          q.contract == ContractionAxis::first,
+          q.scale.as<float>(),
+          group_scale_grid(q),
+          q.step};
+}
+
+// Amaxes in the memory of scales, which become scales.
+template <class Launcher>
+void launch_group_scales(const Launcher& launch, const GroupCast& c, const CastOptions& options) {
+  const View& all = c.scales;
+  launch("amax: begin", dim3(blocks_for(all.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>,
+         static_cast<unsigned*>(all.data), all.size(), 0u);
+  GroupAmaxes amaxes{};
+  for (const GroupCodes* q : {&c.last, &c.of_first}) {
+    if (!q->cast.fp8()) continue;
+    auto* const bits = static_cast<unsigned*>(q->scale.data);
+    if (q->cast.granularity == Granularity::tensor)
+      amaxes.to.all = bits, amaxes.all = 1;
+    else if (q->contract == ContractionAxis::last)
+      amaxes.to.of_row = bits, amaxes.lines = 1;
+    else
+      amaxes.to.of_column = bits, amaxes.columns = q->step.each;
+  }
+  launch("amax", group_grid(c.x, c.first, kAmaxColumns), dim3(kCastThreads),
+         skips_nan(options.rule) ? amax_groups_kernel<dtype::Bf16, true> : amax_groups_kernel<dtype::Bf16, false>,
+         row_groups(c.first), group_source<dtype::Bf16>(c.x), amaxes);
+  const Cast& cast = c.last.cast.fp8() ? c.last.cast : c.of_first.cast;
+  launch_scales(launch, all, {cast.format, options.rule, options.power_of_2}, all, c.inverse_scales);
+}
+
+template <class Launcher>
+void launch_group_block_scales(const Launcher& launch, const GroupCast& c, bool power_of_2) {
+  const auto scales = [&](const GroupCodes& q) {
+    if (block_extent(q.cast.granularity).along == 0) return BlockScales{};
+    return BlockScales{.scale = q.scale.as<float>(),
+                       .inverse = q.inverse_scale.as<float>(),
+                       .grid = group_scale_grid(q),
+                       .rule = block_rule<dtype::Bf16>(q.cast.granularity, dtype::max_of(q.cast.format), power_of_2)};
+  };
+  const BlockScales row = scales(c.last), column = scales(c.of_first);
+  if (row.scale == nullptr && column.scale == nullptr) return;
+  launch("block scales", group_grid(c.x, c.first, kTile), dim3(kCastThreads), block_scale_groups_kernel<dtype::Bf16>,
+         row_groups(c.first), group_source<dtype::Bf16>(c.x), row, c.last.step, column, c.of_first.step);
+}
+
+template <class Launcher>
+void launch_group_cast(const Launcher& launch, const GroupCast& c, const GroupCodes& by_row,
+                       const GroupCodes& by_column, const View& amax, CastCounts* counts) {
+  const Cast& cast = by_row.cast.fp8() ? by_row.cast : by_column.cast;
+  dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
+    launch(
+        "cast", group_grid(c.x, c.first, kTile), dim3(kCastThreads),
+        counts != nullptr ? cast_groups_kernel<dtype::Bf16, Grid, true> : cast_groups_kernel<dtype::Bf16, Grid, false>,
+        row_groups(c.first), group_source<dtype::Bf16>(c.x), group_target(by_row, c.x.shape[1]),
+        group_target(by_column, c.x.shape[1]), c.shared, static_cast<unsigned*>(amax.data),
+        amax.empty() ? 0 : c.known_step, reinterpret_cast<unsigned long long*>(counts));
+  });
+}
+
+template <class Launcher>
+void quantize_groups_cuda(const Context& ctx, const GroupCast& c, const CastOptions& options) {
+  const Launcher launch(ctx);
+  if (!c.scales.empty()) launch_group_scales(launch, c, options);
+  launch_group_block_scales(launch, c, options.power_of_2);
+  const bool both = c.last.cast.fp8() && c.of_first.cast.fp8();
+  if (!both || c.last.cast.format == c.of_first.cast.format)
+    return launch_group_cast(launch, c, c.last, c.of_first, c.known_amax, options.counts);
+  launch_group_cast(launch, c, c.last, {}, c.known_amax, options.counts);
+  launch_group_cast(launch, c, {}, c.of_first, {}, options.counts);
+}
+
+template <class Launcher>
+void repack_groups_cuda(const Context& ctx, const View& codes, std::span<const std::int64_t> first, const View& to) {
+  Launcher{ctx}("codes", group_grid(codes, first, kTile), dim3(kCastThreads), repack_groups_kernel<std::uint8_t>,
+                row_groups(first), group_source<std::uint8_t>(codes),
+                GroupTarget{to.as<std::uint8_t>(), codes.shape[1], true, nullptr, {}, {}});
+}
+
+}  // namespace fp8::quant

@@ -1,0 +1,194 @@
+// Casts of groups of rows by the kernels, on the host: each group has the codes, scales and counts that the host gives
+// it as a matrix alone, with few launches, in memory that does not depend on how rows are divided.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "codes.h"
+#include "fp8/quant/groups.h"
+#include "shim_launches.h"
+
+namespace fp8::quant {
+namespace {
+
+using dtype::Bf16;
+using dtype::DType;
+using tensor::Tensor;
+
+// No row; one; rows that are not multiples of 16, 8 or 128; whole tiles; a group behind the end.
+const std::vector<std::int64_t> kFirst{0, 0, 1, 10, 138, 266, 571, 580, 580};
+constexpr std::int64_t kColumns = 272;
+
+// A context of type CUDA with host memory.
+struct Device {
+  explicit Device(bool dry = false)
+      : arena(dry ? device::Arena() : device::Arena(std::size_t{1} << 24, device::DeviceType::host)) {
+    context.device = device::DeviceType::cuda;
+    context.arena = &arena;
+    context.dry = dry;
+  }
+  device::Arena arena;
+  Context context;
+};
+
+View on_device(View v) {
+  v.device = device::DeviceType::cuda;
+  return v;
+}
+
+struct Case {
+  const char* name;
+  CastPair casts;
+  ScaleRule rule;
+  std::size_t launches;
+};
+constexpr Cast kTensor{DType::e5m2, Granularity::tensor}, kRow{DType::e4m3, Granularity::row},
+    kBlocks{DType::e4m3, Granularity::block1x128}, kSquares{DType::e4m3, Granularity::block128x128};
+const Case kCases[] = {{"tensor", {kTensor, kTensor}, ScaleRule::torchao, 4},
+                       {"tensor, one layout", {{}, kTensor}, ScaleRule::current, 4},
+                       {"rows", {kRow, kRow}, ScaleRule::torchao, 4},
+                       {"rows, one layout", {kRow, {}}, ScaleRule::torchao, 4},
+                       {"blocks", {kBlocks, kBlocks}, ScaleRule::blockwise, 2},
+                       {"squares", {kSquares, kSquares}, ScaleRule::blockwise, 2},
+                       {"squares, one layout", {{}, kSquares}, ScaleRule::blockwise, 2}};
+
+// Rows of groups have different magnitudes, and the last columns of a wider matrix are not cast.
+Matrix rows_of_groups() {
+  Matrix x(DType::bf16, kFirst.back(), kColumns + 16);
+  for (std::int64_t r = 0; r < kFirst.back(); ++r) x.set(r, r % kColumns, static_cast<float>(r * r % 1013) * 8);
+  return x;
+}
+
+TEST(GroupsCuda, EachGroupEqualsTheHosts) {
+  const Matrix matrix = rows_of_groups();
+  const View x = matrix.view.columns(0, kColumns);
+  for (const Case& c : kCases)
+    for (const bool power_of_2 : {false, true}) {
+      SCOPED_TRACE(c.name);
+      Device device;
+      CastCounts counts, expected;
+      const shim::Launches launches;
+      const std::vector<QuantizedPair> groups =
+          quantize_groups(device.context, on_device(x), kFirst, c.casts,
+                          {.power_of_2 = power_of_2, .counts = &counts, .rule = c.rule}, {});
+      EXPECT_LE(launches.grids().size(), c.launches);
+      ASSERT_EQ(groups.size() + 1, kFirst.size());
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        if (kFirst[g] == kFirst[g + 1]) continue;
+        Host host;
+        const QuantizedPair alone = quantize_both(host.context, x.rows(kFirst[g], kFirst[g + 1]), c.casts,
+                                                  {.power_of_2 = power_of_2, .counts = &expected, .rule = c.rule});
+        if (c.casts.last.fp8()) expect_same(groups[g].last, alone.last);
+        if (c.casts.first.fp8()) expect_same(groups[g].first, alone.first);
+      }
+      EXPECT_EQ(counts.elements, expected.elements);
+      EXPECT_EQ(counts.saturated, expected.saturated);
+      EXPECT_EQ(counts.underflowed, expected.underflowed);
+    }
+}
+
+// Scales of groups that are known, two floats apart, and their amaxes.
+TEST(GroupsCuda, KnownScales) {
+  const Matrix matrix = rows_of_groups();
+  const View x = matrix.view.columns(0, kColumns);
+  const std::int64_t groups = std::ssize(kFirst) - 1;
+  const Tensor scale(DType::f32, {2 * groups}), inverse(DType::f32, {2 * groups}), amax(DType::f32, {2 * groups});
+  std::vector<KnownScale> known;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    scale.as<float>()[2 * g] = static_cast<float>(g + 1) / 4;
+    inverse.as<float>()[2 * g] = 4 / static_cast<float>(g + 1);
+    amax.as<float>()[2 * g] = g == 3 ? 1e9f : 0;
+    const auto of = [&](const Tensor& t) { return on_device(t.view().rows(2 * g, 2 * g + 1)); };
+    known.push_back({of(scale), of(inverse), of(amax)});
+  }
+  const CastPair casts{kTensor, kTensor};
+  Device device;
+  const shim::Launches launches;
+  const std::vector<QuantizedPair> cast = quantize_groups(device.context, on_device(x), kFirst, casts, {}, known);
+  EXPECT_EQ(launches.grids().size(), 1U);
+  for (std::size_t g = 0; g < cast.size(); ++g) {
+    const auto at = static_cast<std::int64_t>(2 * g);
+    float largest = 0;
+    for (std::int64_t r = kFirst[g]; r < kFirst[g + 1]; ++r)
+      for (std::int64_t i = 0; i < kColumns; ++i)
+        largest = std::max(largest, std::fabs(dtype::to_float(x.as<Bf16>()[r * x.stride[0] + i])));
+    EXPECT_EQ(amax.as<float>()[at], g == 3 ? 1e9f : largest);
+    if (kFirst[g] == kFirst[g + 1]) continue;
+    Host host;
+    const QuantizedPair alone =
+        quantize_both(host.context, x.rows(kFirst[g], kFirst[g + 1]), casts,
+                      {.known = {scale.view().rows(at, at + 1), inverse.view().rows(at, at + 1), {}}});
+    expect_same(cast[g].last, alone.last);
+    expect_same(cast[g].first, alone.first);
+  }
+  std::swap(known[2], known[3]);
+  EXPECT_FALSE(casts_groups(device.context, DType::bf16, kColumns, casts, {}, known));
+}
+
+TEST(GroupsCuda, MovedCodesEqualThoseOfASingleMatrix) {
+  const std::int64_t rows = kFirst.back(), groups = std::ssize(kFirst) - 1;
+  const Tensor codes(DType::u8, {rows, kColumns}), scales(DType::f32, {groups});
+  for (std::int64_t i = 0; i < rows * kColumns; ++i)
+    codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7 % 125);
+  const View bytes = on_device(codes.view()), one = on_device(scales.view());
+  for (const bool emulate : {false, true})
+    for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+      Device device;
+      const std::vector<Quantized> all =
+          from_bytes_groups(device.context, bytes, kFirst, DType::e4m3, contract, one, one, emulate);
+      for (std::size_t g = 0; g < all.size(); ++g) {
+        const Quantized alone = from_bytes(device.context, bytes.rows(kFirst[g], kFirst[g + 1]), DType::e4m3, contract,
+                                           one.rows(0, 1), one.rows(0, 1), emulate);
+        ASSERT_EQ(all[g].codes.shape, alone.codes.shape);
+        ASSERT_EQ(all[g].scale.data, one.as<float>() + g);
+        const std::int64_t lines = alone.codes.shape[contract == ContractionAxis::last ? 0 : 1];
+        if (alone.codes.size() == 0) continue;
+        const std::int64_t stride = alone.codes.stride[contract == ContractionAxis::last ? 0 : 1];
+        ASSERT_EQ(all[g].codes.stride, alone.codes.stride);
+        EXPECT_EQ(std::memcmp(all[g].codes.data, alone.codes.data,
+                              static_cast<std::size_t>(lines * stride) * dtype::size_of(alone.codes.dtype)),
+                  0);
+      }
+    }
+}
+
+// However rows are divided, and in a dry run.
+TEST(GroupsCuda, MemoryDependsOnTheNumbersOfRowsAndGroupsOnly) {
+  const Matrix matrix = rows_of_groups();
+  const View x = on_device(matrix.view.columns(0, kColumns));
+  const std::int64_t rows = kFirst.back();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Device dry(true);
+    (void)quantize_groups(dry.context, x, kFirst, c.casts, {.rule = c.rule}, {});
+    for (const std::vector<std::int64_t>& first : {kFirst, {0, 0, 0, 0, rows, rows, rows, rows, rows}}) {
+      Device device;
+      (void)quantize_groups(device.context, x, first, c.casts, {.rule = c.rule}, {});
+      EXPECT_EQ(device.arena.peak(), dry.arena.peak());
+    }
+  }
+}
+
+// More groups than one launch has arguments for.
+TEST(GroupsCuda, ManyGroups) {
+  constexpr std::int64_t kGroups = 700;
+  const Matrix x(DType::bf16, kGroups, 16);
+  std::vector<std::int64_t> first(kGroups + 1);
+  std::iota(first.begin(), first.end(), 0);
+  Device device;
+  const std::vector<QuantizedPair> all =
+      quantize_groups(device.context, on_device(x.view), first, {kRow, kRow}, {}, {});
+  ASSERT_EQ(std::ssize(all), kGroups);
+  for (const std::int64_t g : {0, 511, 512, 699}) {
+    Host host;
+    const QuantizedPair alone = quantize_both(host.context, x.view.rows(g, g + 1), {kRow, kRow}, {});
+    expect_same(all[static_cast<std::size_t>(g)].last, alone.last);
+    expect_same(all[static_cast<std::size_t>(g)].first, alone.first);
+  }
+}
+
+}  // namespace
+}  // namespace fp8::quant
