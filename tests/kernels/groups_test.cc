@@ -10,6 +10,7 @@
 #include "cuda_shim.h"
 #include "fp8/device/arena.h"
 #include "fp8/ops/norm.h"
+#include "shim_launches.h"
 
 namespace fp8::kernels {
 namespace {
@@ -38,12 +39,12 @@ struct Results {
   Tensor y, dx, dw;
 };
 
-Results run(device::DeviceType type, const quant::Recipe& recipe) {
+Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vector<std::int64_t>& first = kFirst) {
   const device::Device on(type);
   device::Arena arena(std::size_t{64} << 20, type);
   const device::Context ctx = on.context(arena);
   const auto there = [&](const Tensor& t) { return tensor::to_device(ctx, t.view(), "test"); };
-  const std::int64_t m = kFirst.back(), groups = static_cast<std::int64_t>(kFirst.size()) - 1;
+  const std::int64_t m = first.back(), groups = static_cast<std::int64_t>(first.size()) - 1;
   const Tensor of_x = integers(DType::bf16, m, kIn, 1), of_dy = integers(DType::bf16, m, kOut, 2),
                of_w = integers(DType::bf16, groups * kOut, kIn, 3);
   const View x = there(of_x), dy = there(of_dy), w = there(of_w);
@@ -51,15 +52,12 @@ Results run(device::DeviceType type, const quant::Recipe& recipe) {
   const View y = there(r.y), dx = there(r.dx), dw = there(r.dw);
   const std::vector<linear::Part> parts{{0, 128, true}, {128, kOut, true}};
   gemm::Engine engine;
+  const std::vector<linear::GroupWeight> of_groups(static_cast<std::size_t>(groups), {parts});
   const auto prepared = [&](linear::Pass pass) {
-    std::vector<linear::Weight> weights;
-    for (std::int64_t g = 0; g < groups; ++g)
-      weights.push_back(linear::prepare(ctx, w.rows(g * kOut, (g + 1) * kOut), {}, parts,
-                                        {&recipe, {.power_of_2 = recipe.power_of_2}}, pass));
-    return weights;
+    return linear::prepare_groups(ctx, w, of_groups, {&recipe, {.power_of_2 = recipe.power_of_2}}, pass);
   };
-  linear::forward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::forward), kFirst}, x, y);
-  linear::backward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::backward), kFirst}, x, dy, {dx, dw, {}});
+  linear::forward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::forward), first}, x, y);
+  linear::backward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::backward), first}, x, dy, {dx, dw, {}});
   for (const auto& [to, from] : {std::pair{r.y.view(), y}, {r.dx.view(), dx}, {r.dw.view(), dw}})
     if (to.data != from.data) device::copy_bytes(ctx, to.data, device::DeviceType::host, from.data, type, from.bytes());
   return r;
@@ -84,6 +82,19 @@ TEST(GroupsOnDevice, EqualTheHosts) {
     expect_near(device.y.view(), host.y.view());
     expect_near(device.dx.view(), host.dx.view());
     expect_near(device.dw.view(), host.dw.view());
+  }
+}
+
+// Casts of activations and of weights, whose scales are not known. Blocks of 32 are emulated, group by group.
+TEST(GroupsOnDevice, HaveLaunchesWhoseNumberDoesNotDependOnTheGroups) {
+  for (const char* const name : {"tensorwise", "rowwise", "rowwise_with_gw_hp", "current", "blockwise"}) {
+    SCOPED_TRACE(name);
+    const auto launches = [&](const std::vector<std::int64_t>& first) {
+      const shim::Launches all;
+      run(device::DeviceType::cuda, quant::find_recipe(name), first);
+      return all.grids().size();
+    };
+    EXPECT_EQ(launches({0, 80, 156}), launches({0, 1, 20, 40, 60, 80, 100, 120, 156}));
   }
 }
 

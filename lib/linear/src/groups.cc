@@ -50,22 +50,23 @@ struct GroupRows {
   std::int64_t first, last;
 };
 
-// The groups with rows. A plan of memory adds as many groups with the rows up to which codes are padded: every division
-// of the same rows then needs less memory.
-std::vector<GroupRows> rows_in_memory(const Context& ctx, const Groups& groups) {
-  constexpr std::int64_t kPadding = 16;
+// The groups with rows.
+std::vector<GroupRows> groups_with_rows(const Groups& groups) {
   std::vector<GroupRows> rows;
   for (std::size_t g = 0; g < groups.weights.size(); ++g)
     if (groups.first[g] < groups.first[g + 1])
       rows.push_back({&groups.weights[g], groups.first[g], groups.first[g + 1]});
-  if (!device::plans_memory(ctx) || groups.first.back() == 0) return rows;
-  for (const Weight& weight : groups.weights) rows.push_back({&weight, 0, std::min(kPadding, groups.first.back())});
   return rows;
 }
 
-// Whether the GEMMs of all groups run together. In a plan of memory both ways run, because the library decides.
-bool run_together(const Context& ctx, const Groups& groups, const View& rows) {
-  return groups.weights.size() > 1 && runs_together(ctx, groups.weights.front(), rows.dtype);
+// First rows of the groups that run together. In a plan of memory as many groups as possible have rows, which takes the
+// most memory for the arrays of GEMMs; casts take the same for all divisions.
+std::vector<std::int64_t> divided_rows(const Context& ctx, const Groups& groups) {
+  std::vector<std::int64_t> first(groups.first.begin(), groups.first.end());
+  if (!device::plans_memory(ctx)) return first;
+  const auto n = static_cast<std::int64_t>(groups.weights.size());
+  for (std::int64_t g = 0; g <= n; ++g) first[static_cast<std::size_t>(g)] = groups.first.back() * g / n;
+  return first;
 }
 
 // The gradients of a group without rows.
@@ -75,6 +76,13 @@ void without_rows(const Context& ctx, const Gradients& of_group) {
     if (!gradient.empty()) ops::zero(ctx, gradient);
 }
 
+void forward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
+  std::vector<ForwardLayer> layers;
+  for (const GroupRows& g : groups_with_rows(groups))
+    layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
+  forward_layers(ctx, engine, groups, x, layers);
+}
+
 void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
                        const Gradients& gradients) {
   std::vector<Gradients> of_group;
@@ -82,14 +90,12 @@ void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& g
   for (std::size_t g = 0; g < groups.weights.size(); ++g)
     of_group.push_back(each.next(groups.weights[g], groups.first[g], groups.first[g + 1]));
   std::vector<BackwardLayer> layers;
-  for (const GroupRows& rows : rows_in_memory(ctx, groups)) {
-    Gradients own = of_group[static_cast<std::size_t>(rows.weight - groups.weights.data())];
-    if (device::plans_memory(ctx)) own.dx = part_of(gradients.dx, rows.first, rows.last);
-    layers.push_back({rows.weight, x.rows(rows.first, rows.last), dy.rows(rows.first, rows.last), own});
-  }
+  for (const GroupRows& rows : groups_with_rows(groups))
+    layers.push_back({rows.weight, x.rows(rows.first, rows.last), dy.rows(rows.first, rows.last),
+                      of_group[static_cast<std::size_t>(rows.weight - groups.weights.data())]});
   for (std::size_t g = 0; g < of_group.size(); ++g)
     if (groups.first[g] == groups.first[g + 1]) without_rows(ctx, of_group[g]);
-  backward_layers(ctx, engine, layers);
+  backward_layers(ctx, engine, groups, x, dy, layers);
 }
 
 }  // namespace
@@ -107,12 +113,10 @@ AdapterRows adapter_rows(std::span<const Weight> weights) {
 void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
-  const bool together = run_together(ctx, groups, x);
+  const bool together = forward_runs_together(ctx, groups, x);
   if (together) {
-    std::vector<ForwardLayer> layers;
-    for (const GroupRows& g : rows_in_memory(ctx, groups))
-      layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
-    forward_layers(ctx, engine, layers);
+    const std::vector<std::int64_t> first = divided_rows(ctx, groups);
+    forward_together(ctx, engine, {groups.weights, first}, x, y);
   }
   for (std::size_t g = 0; g < groups.weights.size() && (!together || device::plans_memory(ctx)); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];
@@ -124,8 +128,11 @@ void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& gro
                      const Gradients& gradients) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
-  const bool together = run_together(ctx, groups, dy);
-  if (together) backward_together(ctx, engine, groups, x, dy, gradients);
+  const bool together = backward_runs_together(ctx, groups, dy, gradients);
+  if (together) {
+    const std::vector<std::int64_t> first = divided_rows(ctx, groups);
+    backward_together(ctx, engine, {groups.weights, first}, x, dy, gradients);
+  }
   if (together && !device::plans_memory(ctx)) return;
   GroupGradients each(gradients, dy.shape[1]);
   for (std::size_t g = 0; g < groups.weights.size(); ++g) {

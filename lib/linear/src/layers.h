@@ -1,34 +1,41 @@
-/// Several layers of one shape in one call, each with rows of its own, so that the GEMMs of all of them run together
+/// Several layers of one shape in one call, each with a group of the rows of one matrix, so that the casts of all of
+/// them are few launches (quant::quantize_groups()) and their GEMMs run together where the library has such GEMMs
 /// (gemm::Engine::matmul() of products). Private to this crate.
 #pragma once
 
 #include <span>
 
-#include "fp8/linear/linear.h"
+#include "fp8/linear/groups.h"
 
 namespace fp8::linear {
 
 /// One layer of forward_layers().
 struct ForwardLayer {
-  const Weight* weight;  ///< prepared for the pass
-  View x, y;             ///< [M, K] and [M, N]
+  const Weight* weight;  ///< one of Groups::weights
+  View x, y;             ///< rows of the group, at least one
 };
 
 /// One layer of backward_layers().
 struct BackwardLayer {
-  const Weight* weight;  ///< prepared for the backward pass
-  View x, dy;            ///< [M, K] and [M, N]
+  const Weight* weight;  ///< one of Groups::weights, prepared for the backward pass
+  View x, dy;            ///< rows of the group, at least one
   Gradients gradients;   ///< those wanted are the same for all layers
 };
 
-/// Whether a device may have one GEMM for several such layers: bf16, or FP8 with scales of whole tensors, and nobody
-/// who observes single GEMMs.
-bool runs_together(const Context& ctx, const Weight& weight, dtype::DType activation);
+/// Whether forward_layers() has these groups of x: on a device, in bf16, without an observer of single GEMMs and with
+/// casts that quant::casts_groups() has.
+bool forward_runs_together(const Context& ctx, const Groups& groups, const View& x);
 
-/// forward() of each layer, whose weights have the same parts. The casts of all layers are in memory at once.
-void forward_layers(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers);
+/// Whether backward_layers() has them.
+bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients);
 
-/// backward() of each layer, whose weights have the same parts. The casts of all layers are in memory at once.
-void backward_layers(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers);
+/// forward() of each layer, whose weights have the same parts. `groups` divides the rows of x, and a layer has those of
+/// its weight. The casts of all layers are in memory at once.
+void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x,
+                    std::span<const ForwardLayer> layers);
+
+/// backward() of each layer, likewise.
+void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+                     std::span<const BackwardLayer> layers);
 
 }  // namespace fp8::linear

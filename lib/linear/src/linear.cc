@@ -12,6 +12,7 @@
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
 #include "layers.h"
 #include "precision.h"
@@ -141,6 +142,11 @@ class Input {
         high_{},
         fp8_(quant::from_bytes(ctx, x.bytes, x.format, contract, x.scale, x.inverse_scale,
                                weight.precision.options.emulate)) {}
+  // x that was cast with other rows; `codes` is x itself if no part reads codes.
+  Input(const Context& ctx, const View& x, const Quantized& codes)
+      : backward_(codes.contract == ContractionAxis::first),
+        high_(quant::quantize(ctx, x, {}, codes.contract, {})),
+        fp8_(codes) {}
   const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
 
  private:
@@ -287,14 +293,6 @@ bool reads_codes(const Weight& weight, Pass pass, const View& amax) {
          (weight.known.x.is_known() || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
 }
 
-bool runs_together(const Context& ctx, const Weight& weight, DType activation) {
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const auto whole = [](const Cast& cast) { return !cast.fp8() || cast.granularity == quant::Granularity::tensor; };
-  return ctx.device == device::DeviceType::cuda && activation == DType::bf16 &&
-         active_observer(weight.precision) == nullptr && whole(recipe.forward.x) && whole(recipe.forward.w) &&
-         whole(recipe.dgrad.dy) && whole(recipe.dgrad.w) && whole(recipe.wgrad.x) && whole(recipe.wgrad.dy);
-}
-
 InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax) {
   const LinearPrecision& precision = weight.precision;
   InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
@@ -325,11 +323,72 @@ void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, con
   for (const Adapter& adapter : weight.adapters) add_adapter(ctx, engine, adapter, x, y);
 }
 
-void forward_layers(const Context& ctx, gemm::Engine& engine, std::span<const ForwardLayer> layers) {
+namespace {
+
+// Known scales of one operand of all groups; empty if there are none.
+template <class Of>
+std::vector<quant::KnownScale> known_of(const Groups& groups, Of of) {
+  std::vector<quant::KnownScale> known;
+  for (const Weight& weight : groups.weights) known.push_back(of(weight));
+  if (known.front().scale.empty()) known.clear();
+  return known;
+}
+
+std::vector<quant::KnownScale> known_x(const Groups& groups) {
+  return known_of(groups, [](const Weight& weight) { return weight.known.x; });
+}
+
+std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) {
+  return known_of(groups, [&](const Weight& w) { return known_for(w.known.dy, w.parts, part.begin); });
+}
+
+// The cast of x in a pass, if a part reads codes.
+Cast cast_of_x(const Weight& weight, Pass pass) {
+  const bool any = std::ranges::any_of(weight.operands, [pass](const Operand& o) {
+    return o.part.fp8 && (pass == Pass::backward ? o.part.gemms.wgrad : o.part.gemms.forward);
+  });
+  return any ? input_cast(*weight.precision.recipe, pass) : Cast{};
+}
+
+// Whether casts of several layers can be those of groups. Calls of their observer, and of reducers of amaxes, are for
+// one layer.
+bool casts_together(const Context& ctx, const Groups& groups, const View& rows) {
+  const LinearPrecision& precision = groups.weights.front().precision;
+  return groups.weights.size() > 1 && ctx.device == device::DeviceType::cuda && rows.dtype == DType::bf16 &&
+         active_observer(precision) == nullptr && precision.amax_reducer == nullptr &&
+         precision.tensor_parallel.ranks == nullptr;
+}
+
+// Number of the group of a layer.
+template <class Layer>
+std::size_t group_of(const Groups& groups, const Layer& l) {
+  return static_cast<std::size_t>(l.weight - groups.weights.data());
+}
+
+}  // namespace
+
+bool forward_runs_together(const Context& ctx, const Groups& groups, const View& x) {
+  if (groups.weights.empty() || !casts_together(ctx, groups, x)) return false;
+  const Weight& weight = groups.weights.front();
+  const Cast cast = cast_of_x(weight, Pass::forward);
+  return !(cast.fp8() && multiplies_columns(weight.precision, false)) &&
+         quant::casts_groups(ctx, x.dtype, x.shape[1], {.last = cast, .first = {}}, cast_options(weight.precision, {}),
+                             known_x(groups));
+}
+
+void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x,
+                    std::span<const ForwardLayer> layers) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
+  const Weight& first = groups.weights.front();
+  const std::vector<quant::QuantizedPair> codes =
+      quant::quantize_groups(ctx, x, groups.first, {.last = cast_of_x(first, Pass::forward), .first = {}},
+                             cast_options(first.precision, {}), known_x(groups));
   std::vector<ForwardRows> rows;
-  for (const ForwardLayer& l : layers) rows.push_back(rows_of(ctx, *l.weight, l.x, l.y, {}));
+  for (const ForwardLayer& l : layers) {
+    if (l.weight->precision.recipe == nullptr) calibrate(ctx, l.x, l.weight->known.x);
+    rows.push_back({l.weight, {ctx, l.x, codes[group_of(groups, l)].last}, l.x, l.y, l.weight->bias});
+  }
   forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
   for (const ForwardLayer& l : layers)
     for (const Adapter& adapter : l.weight->adapters) add_adapter(ctx, engine, adapter, l.x, l.y);
@@ -364,37 +423,61 @@ struct BackwardRows {
   }
 };
 
-// Records amaxes without casts, and provides memory for dx.
-void begin_backward(const Context& ctx, BackwardRows& l) {
+// Records amaxes without casts.
+void begin_backward(const Context& ctx, const BackwardRows& l) {
   const KnownScales& known = l.weight->known;
-  l.dx = l.sums_apart() ? tensor::allocate(ctx, DType::f32, {l.dy.shape[0], l.gradients.dx.shape[1]}, "scratch")
-                        : l.gradients.dx;
   if (l.weight->precision.recipe != nullptr) return;
   for (std::size_t p = 0; p < known.dy.size(); ++p)
     calibrate(ctx, l.dy.columns(l.weight->parts[p].begin, l.weight->parts[p].end), known.dy[p]);
   calibrate(ctx, l.x, known.x);
 }
 
+// The casts of dy of a part.
+quant::CastPair casts_of_dy(const Weight& weight, const Part& part, const Gradients& wanted) {
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const bool dgrad = !wanted.dx.empty() && part.fp8 && part.gemms.dgrad,
+             wgrad = !wanted.dw.empty() && part.fp8 && part.gemms.wgrad;
+  return {dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
+}
+
 // dy of part i.
 Gradient cast_part(const Context& ctx, const BackwardRows& l, std::size_t i) {
   const Weight& weight = *l.weight;
   const Operand& w = weight.operands[i];
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const bool dgrad = l.want_dx() && w.part.fp8 && w.part.gemms.dgrad,
-             wgrad = l.want_dw() && w.part.fp8 && w.part.gemms.wgrad;
   return cast_gradient(ctx, precision_of_dy(weight, w.part, l.gradients), l.dy.columns(w.part.begin, w.part.end), w,
-                       {dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}},
-                       known_for(weight.known.dy, weight.parts, w.part.begin),
+                       casts_of_dy(weight, w.part, l.gradients), known_for(weight.known.dy, weight.parts, w.part.begin),
                        amax_of(l.amaxes.dy, weight.parts, w.part.begin));
 }
 
-// The GEMMs of part i of all layers.
-void backward_part(const Call& call, std::span<const BackwardRows> layers, std::size_t i, Observation& observation) {
+// Layers that have groups of the rows of dy.
+struct GroupedGradient {
+  const Groups& groups;
+  View dy;
+
+  // dy of part i of the layers.
+  std::vector<Gradient> cast_part(const Context& ctx, std::span<const BackwardRows> layers, std::size_t i) const {
+    const BackwardRows& one = layers.front();
+    const Part& part = one.weight->operands[i].part;
+    const std::vector<quant::QuantizedPair> codes = quant::quantize_groups(
+        ctx, dy.columns(part.begin, part.end), groups.first, casts_of_dy(*one.weight, part, one.gradients),
+        cast_options(precision_of_dy(*one.weight, part, one.gradients), {}), known_dy(groups, part));
+    std::vector<Gradient> all;
+    for (const BackwardRows& l : layers) {
+      const View own = l.dy.columns(part.begin, part.end);
+      all.push_back({own, own, codes[group_of(groups, l)]});
+    }
+    return all;
+  }
+};
+
+// The GEMMs of part i of all layers, which are one layer or have groups.
+void backward_part(const Call& call, std::span<const BackwardRows> layers, const GroupedGradient* grouped,
+                   std::size_t i, Observation& observation) {
   const Part& part = layers.front().weight->operands[i].part;
   const bool add = i > 0, accumulate = layers.front().gradients.accumulate;
-  std::vector<Gradient> gradients;
+  const std::vector<Gradient> gradients = grouped != nullptr ? grouped->cast_part(call.ctx, layers, i)
+                                                             : std::vector{cast_part(call.ctx, layers.front(), i)};
   std::vector<gemm::Product> dgrads, wgrads;
-  for (const BackwardRows& l : layers) gradients.push_back(cast_part(call.ctx, l, i));
   for (std::size_t g = 0; g < layers.size(); ++g) {
     const BackwardRows& l = layers[g];
     if (l.want_dx()) dgrads.push_back(dgrad_product(call, gradients[g].codes.last, l.weight->operands[i], l.dx));
@@ -411,25 +494,51 @@ void backward_part(const Call& call, std::span<const BackwardRows> layers, std::
                       accumulate ? View{} : wgrads[g].c);
 }
 
-void backward_parts(const Call& call, std::span<BackwardRows> layers) {
+// Memory for dx of all layers, whose rows are adjacent. Returns the sums of all of them, or nothing if the GEMMs write
+// Gradients::dx.
+View provide_dx(const Context& ctx, std::span<BackwardRows> layers) {
+  if (!layers.front().sums_apart()) {
+    for (BackwardRows& l : layers) l.dx = l.gradients.dx;
+    return {};
+  }
+  std::int64_t rows = 0;
+  for (const BackwardRows& l : layers) rows += l.dy.shape[0];
+  const View sums = tensor::allocate(ctx, DType::f32, {rows, layers.front().gradients.dx.shape[1]}, "scratch");
+  std::int64_t begin = 0;
+  for (BackwardRows& l : layers) {
+    l.dx = sums.rows(begin, begin + l.dy.shape[0]);
+    begin += l.dy.shape[0];
+  }
+  return sums;
+}
+
+// Rounds the sums of all layers.
+void round_dx(const Context& ctx, const View& sums, std::span<const BackwardRows> layers) {
+  if (sums.rank == 0) return;
+  View dx = layers.front().gradients.dx;
+  dx.shape[0] = sums.shape[0];
+  ops::copy(ctx, sums, dx);
+}
+
+void backward_parts(const Call& call, std::span<BackwardRows> layers, const GroupedGradient* grouped) {
   const Context& ctx = call.ctx;
-  for (BackwardRows& l : layers) begin_backward(ctx, l);
+  const View sums = provide_dx(ctx, layers);
+  for (const BackwardRows& l : layers) begin_backward(ctx, l);
   Observation observation(call, layers.front().x);
   for (std::size_t i = 0; i < layers.front().weight->operands.size(); ++i) {
     const device::Scope part_scope(*ctx.arena);
-    backward_part(call, layers, i, observation);
+    backward_part(call, layers, grouped, i, observation);
   }
   for (const BackwardRows& l : layers) {
     backward_adapters(ctx, call.engine, l.weight->adapters, l.x, l.dy, l.dx, l.gradients);
-    if (l.sums_apart()) ops::copy(ctx, l.dx, l.gradients.dx);
     if (!l.gradients.db.empty()) ops::bias_backward(ctx, l.dy, l.gradients.db);
   }
+  round_dx(ctx, sums, layers);
 }
 
-// The cast of x for wgrad.
-BackwardRows rows_of(const Context& ctx, const BackwardLayer& l, const KnownAmaxes& amaxes) {
-  const Cast cast = l.gradients.dw.empty() ? Cast{} : recipe_of(l.weight->precision).wgrad.x;
-  return {l.weight, {ctx, *l.weight, l.x, cast, ContractionAxis::first, amaxes.x}, l.x, l.dy, l.gradients, amaxes};
+// The cast of x for wgrad in groups.
+Cast cast_for_wgrad(const Weight& weight, const Gradients& wanted) {
+  return wanted.dw.empty() ? Cast{} : cast_of_x(weight, Pass::backward);
 }
 
 }  // namespace
@@ -437,23 +546,46 @@ BackwardRows rows_of(const Context& ctx, const BackwardLayer& l, const KnownAmax
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  BackwardRows rows = rows_of(ctx, {&weight, x, dy, gradients}, amaxes);
-  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
+  const Cast cast = gradients.dw.empty() ? Cast{} : recipe_of(weight.precision).wgrad.x;
+  BackwardRows rows{&weight, {ctx, weight, x, cast, ContractionAxis::first, amaxes.x}, x, dy, gradients, amaxes};
+  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1), nullptr);
 }
 
 void backward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
                     const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
   BackwardRows rows{&weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes};
-  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1));
+  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1), nullptr);
 }
 
-void backward_layers(const Context& ctx, gemm::Engine& engine, std::span<const BackwardLayer> layers) {
+bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients) {
+  if (groups.weights.empty() || !casts_together(ctx, groups, dy)) return false;
+  const Weight& weight = groups.weights.front();
+  const quant::CastOptions options = cast_options(weight.precision, {});
+  const auto casts = [&](std::int64_t columns, const quant::CastPair& pair, std::span<const quant::KnownScale> known) {
+    return quant::casts_groups(ctx, dy.dtype, columns, pair, options, known);
+  };
+  for (const Operand& o : weight.operands)
+    if (!o.folded.empty() ||
+        !casts(o.part.end - o.part.begin, casts_of_dy(weight, o.part, gradients), known_dy(groups, o.part)))
+      return false;
+  return gradients.dw.empty() ||
+         casts(gradients.dw.shape[1], {.last = {}, .first = cast_for_wgrad(weight, gradients)}, known_x(groups));
+}
+
+void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
+                     std::span<const BackwardLayer> layers) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
+  const Weight& first = groups.weights.front();
+  const std::vector<quant::QuantizedPair> codes = quant::quantize_groups(
+      ctx, x, groups.first, {.last = {}, .first = cast_for_wgrad(first, layers.front().gradients)},
+      cast_options(first.precision, {}), known_x(groups));
   std::vector<BackwardRows> rows;
-  for (const BackwardLayer& l : layers) rows.push_back(rows_of(ctx, l, {}));
-  backward_parts({ctx, engine, layers.front().weight->precision, layers.front().dy.dtype}, rows);
+  for (const BackwardLayer& l : layers)
+    rows.push_back({l.weight, {ctx, l.x, codes[group_of(groups, l)].first}, l.x, l.dy, l.gradients});
+  const GroupedGradient grouped{groups, dy};
+  backward_parts({ctx, engine, first.precision, dy.dtype}, rows, &grouped);
 }
 
 gemm::Count planned_fp8(const std::vector<Part>& parts, std::int64_t k, const quant::Recipe& recipe, std::int64_t m,

@@ -1,9 +1,12 @@
 // Prepares the weight of a linear layer for a pass: quantizes its FP8 parts, or takes their codes as they are.
+#include <algorithm>
+
 #include "fp8/base/round.h"
 #include "fp8/linear/linear.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
 #include "precision.h"
 
@@ -78,13 +81,71 @@ View divide_columns(const Context& ctx, const View& matrix, const LinearPrecisio
   return quant::scale_columns(ctx, matrix, quant::reciprocals(ctx, factors_of(precision, matrix.shape[1])));
 }
 
+// Whether the weight of a part is cast in a pass.
+bool is_cast(const Part& part, Pass pass) { return part.fp8 && (pass != Pass::backward || part.gemms.dgrad); }
+
+// The parts of several weights as the GEMMs of a pass read them.
+struct GroupParts {
+  std::span<const GroupWeight> weights;
+  std::vector<std::vector<Part>> of_gemms{};
+  std::int64_t rows;  // of a weight
+
+  GroupParts(std::span<const GroupWeight> all, bool any_fp8, Pass pass)
+      : weights(all), rows(all.front().parts.back().end) {
+    for (const GroupWeight& w : all) of_gemms.push_back(parts_of_gemms(w.parts, any_fp8, pass));
+  }
+  // Whether every part is cast in the pass, and all weights have the same.
+  bool all_cast(Pass pass) const {
+    return std::ranges::all_of(of_gemms, [&](const std::vector<Part>& parts) {
+      return std::ranges::equal(parts, of_gemms.front(), [pass](const Part& a, const Part& b) {
+        return a.begin == b.begin && a.end == b.end && a.gemms == b.gemms && is_cast(a, pass) && is_cast(b, pass);
+      });
+    });
+  }
+  // Known scales of all parts; none if there are none.
+  std::vector<quant::KnownScale> known() const {
+    std::vector<quant::KnownScale> scales;
+    for (std::size_t g = 0; g < weights.size(); ++g)
+      for (const Part& part : of_gemms[g])
+        if (!weights[g].known.w.empty()) scales.push_back(known_for(weights[g].known.w, weights[g].parts, part.begin));
+    return scales;
+  }
+  // First rows of the parts of all weights, and the end.
+  std::vector<std::int64_t> first_rows() const {
+    std::vector<std::int64_t> first;
+    for (std::int64_t g = 0; g < std::ssize(weights); ++g)
+      for (const Part& part : of_gemms.front()) first.push_back(g * rows + part.begin);
+    first.push_back(std::ssize(weights) * rows);
+    return first;
+  }
+  // The rows of weight g in an array that has `each` for a weight.
+  static View of(const View& v, std::size_t g, std::int64_t each) {
+    const auto begin = static_cast<std::int64_t>(g) * each;
+    return v.empty() ? v : v.rows(begin, begin + each);
+  }
+  // The weights with the operands `codes`, one after the other.
+  std::vector<Weight> with(const LinearPrecision& precision, std::span<const Quantized> codes,
+                           const View& source) const {
+    std::vector<Weight> all;
+    auto next = codes.begin();
+    for (std::size_t g = 0; g < weights.size(); ++g) {
+      Weight w{{}, precision, {}, weights[g].parts, weights[g].known};
+      const View own = of(source, g, rows);
+      for (const Part& part : of_gemms[g])
+        w.operands.push_back({part, *next++, {}, own.empty() ? own : own.rows(part.begin, part.end)});
+      all.push_back(std::move(w));
+    }
+    return all;
+  }
+};
+
 }  // namespace
 
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass, const KnownScales& known) {
   Weight w{bias, precision_in(precision, pass), {}, parts, known};
   for (const Part& part : parts_of_gemms(parts, precision.recipe != nullptr, pass)) {
-    const bool fp8 = part.fp8 && (pass != Pass::backward || part.gemms.dgrad);
+    const bool fp8 = is_cast(part, pass);
     if (fp8 && precision.recipe->single_copy && pass == Pass::backward) {
       w.operands.push_back(single_copy(ctx, matrix.rows(part.begin, part.end), part, precision));
       continue;
@@ -127,6 +188,54 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
     first = last;
   }
   return w;
+}
+
+std::vector<Weight> prepare_groups(const Context& ctx, const View& matrix, std::span<const GroupWeight> weights,
+                                   const LinearPrecision& precision, Pass pass) {
+  if (weights.empty()) return {};
+  const GroupParts parts(weights, precision.recipe != nullptr, pass);
+  const bool backward = pass == Pass::backward;
+  const bool same = precision.recipe != nullptr && parts.all_cast(pass) &&
+                    !(backward && precision.recipe->single_copy) && !multiplies_columns(precision, backward) &&
+                    precision.tensor_parallel.ranks == nullptr;
+  const Cast cast = same ? weight_cast(*precision.recipe, pass) : Cast{};
+  const quant::CastPair casts{backward ? Cast{} : cast, backward ? cast : Cast{}};
+  const quant::CastOptions options = cast_options(precision, {});
+  const std::vector<quant::KnownScale> known = parts.known();
+  if (!same || !quant::casts_groups(ctx, matrix.dtype, matrix.shape[1], casts, options, known)) {
+    std::vector<Weight> all;
+    for (std::size_t g = 0; g < weights.size(); ++g)
+      all.push_back(
+          prepare(ctx, GroupParts::of(matrix, g, parts.rows), {}, weights[g].parts, precision, pass, weights[g].known));
+    return all;
+  }
+  std::vector<Quantized> codes;
+  for (const quant::QuantizedPair& pair :
+       quant::quantize_groups(ctx, matrix, parts.first_rows(), casts, options, known))
+    codes.push_back(backward ? pair.first : pair.last);
+  return parts.with(precision_in(precision, pass), codes, matrix);
+}
+
+std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes, std::span<const GroupWeight> weights,
+                                         const LinearPrecision& precision, Pass pass) {
+  if (weights.empty()) return {};
+  std::vector<Weight> all;
+  if (!quant::moves_groups(ctx, codes.bytes.shape[1])) {
+    const auto n = std::ssize(weights.front().parts);
+    const std::int64_t rows = weights.front().parts.back().end;
+    for (std::size_t g = 0; g < weights.size(); ++g)
+      all.push_back(prepare_codes(ctx,
+                                  {GroupParts::of(codes.bytes, g, rows), GroupParts::of(codes.scales, g, n),
+                                   GroupParts::of(codes.inverse_scales, g, n), GroupParts::of(codes.source, g, rows)},
+                                  {}, weights[g].parts, precision, pass, weights[g].known));
+    return all;
+  }
+  GroupParts parts(weights, true, pass);
+  for (std::size_t g = 0; g < weights.size(); ++g) parts.of_gemms[g] = weights[g].parts;  // all have codes
+  const std::vector<Quantized> moved =
+      quant::from_bytes_groups(ctx, codes.bytes, parts.first_rows(), weight_cast(*precision.recipe, pass).format,
+                               weight_contraction(pass), codes.scales, codes.inverse_scales, precision.options.emulate);
+  return parts.with(precision_in(precision, pass), moved, codes.source);
 }
 
 }  // namespace fp8::linear

@@ -84,7 +84,8 @@ void ParameterStore::end_calibration(const Context& ctx) {
   if (!ctx.dry) refresh_compute_weights(ctx);
 }
 
-// The codes of weights that are gathered in FP8: every rank casts its own rows from the masters.
+// The codes of weights that are gathered in FP8: every rank casts its own rows from the masters. These casts are not
+// counted: they are for the next step.
 void ParameterStore::cast_codes(const Context& ctx) {
   if (layout_.options().fp8.recipe == nullptr) return;
   scales_.renew_current(ctx);
@@ -95,12 +96,13 @@ void ParameterStore::cast_codes(const Context& ctx) {
     if (s.form == WeightForm::single_copy) {
       quant::CastOptions by_rows = s.fp8.options;
       by_rows.rule = s.fp8.recipe->scale_rule;
+      by_rows.counts = nullptr;
       if (const auto& tp = s.fp8.tensor_parallel; tp.ranks != nullptr && tp.axis == 1)
         by_rows.split = {tp.ranks, tp.axis, tp.first_column, tp.columns};
       quant::cast_rows_to_bytes(ctx, o.master, format, by_rows, o.codes, o.row_scales);
     }
     if (s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes)
-      quant::cast_to_bytes(ctx, o.master, format, scales_.weight(o.number), o.codes, s.fp8.options.counts);
+      quant::cast_to_bytes(ctx, o.master, format, scales_.weight(o.number), o.codes, nullptr);
   }
 }
 
@@ -109,6 +111,7 @@ linear::LinearPrecision ParameterStore::precision_of(const SlotLayout& s) const 
   fp8.column_factors = column_factors_;
   const BatchPosition at = position_.value_or(BatchPosition{});
   fp8.options.random = {at.seed ^ kRoundingKey, static_cast<std::uint64_t>(at.step) << 24, at.first_row, at.rows};
+  if (!counts_casts_) fp8.options.counts = nullptr;
   return fp8;
 }
 
@@ -158,6 +161,9 @@ std::vector<linear::Weight> ParameterStore::prepare_weights(const Context& ctx, 
     source = gather_.gather_masters(ctx, s, layout_.options().compute);
   else if (s.codes() && observed(s.fp8, pass) && s.form != WeightForm::stored_codes)
     source = gather_.gather_masters(ctx, s, layout_.options().master);
+  const bool scaled_parts = s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes;
+  if (s.of_experts && !scales_.calibrating() && (!s.codes() || scaled_parts) && !s.adapters)
+    return prepare_experts(ctx, s, weight, source, pass);
   std::vector<linear::Weight> weights;
   weights.reserve(s.linears.size());
   for (const SlotLinear& l : s.linears) {
@@ -169,6 +175,23 @@ std::vector<linear::Weight> ParameterStore::prepare_weights(const Context& ctx, 
                                      pass));
   }
   return weights;
+}
+
+// The experts of this rank, which follow each other.
+std::vector<linear::Weight> ParameterStore::prepare_experts(const Context& ctx, const SlotLayout& s, const View& weight,
+                                                            const View& source, model::Pass pass) const {
+  std::vector<linear::GroupWeight> weights;
+  SlotLinear all;  // the parts of all of them
+  for (const SlotLinear& l : s.linears) {
+    if (!layout_.has_expert(l.expert)) continue;
+    if (weights.empty()) all = l;
+    all.last_part = l.last_part;
+    const std::vector<linear::Part> parts = parts_of(s, l);
+    weights.push_back({parts, scales_.known(s, l, parts, pass)});
+  }
+  if (!s.codes()) return linear::prepare_groups(ctx, weight, weights, precision_of(s), pass);
+  return linear::prepare_codes_groups(ctx, {weight, scales_.weights(s, all), scales_.inverse_weights(s, all), source},
+                                      weights, precision_of(s), pass);
 }
 
 linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayout& s, const SlotLinear& l,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fp8/gemm/gemm.h"
@@ -126,6 +127,22 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
 /// if the scales have two dimensions, one for each block of 128 x 128, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
+
+/// One of several weights [N, K] that follow each other in one matrix.
+struct GroupWeight {
+  std::vector<Part> parts;  ///< parts with the rows of those of the other weights
+  KnownScales known{};      ///< as for prepare()
+};
+
+/// prepare() of several weights without bias, in `matrix` [groups N, K]. On a device the casts of all of them take a
+/// few launches, if their parts have the same precision and quant::casts_groups() allows.
+std::vector<Weight> prepare_groups(const Context& ctx, const View& matrix, std::span<const GroupWeight> weights,
+                                   const LinearPrecision& precision, Pass pass);
+
+/// prepare_codes() of several weights without bias, whose parts have one scale each: Codes::bytes [groups N, K], scales
+/// f32 [groups times the number of parts].
+std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes, std::span<const GroupWeight> weights,
+                                         const LinearPrecision& precision, Pass pass);
 
 /// The arguments that the GEMMs of one layer and pass share.
 struct Call {

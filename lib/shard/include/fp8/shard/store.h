@@ -66,6 +66,9 @@ class ParameterStore final : public model::ParameterAccess {
   /// From now on LinearPrecision::column_factors of all linears, for which memory must be planned.
   /// StoreOptions::fp8_all_gather must be off.
   void set_column_factors(const View& factors) { column_factors_ = factors; }
+  /// Whether casts in passes from here on add to CastOptions::counts, as at first. Kernels that count have more
+  /// instructions than the memory of a GPU leaves time for.
+  void count_casts(bool on) { counts_casts_ = on; }
   /// The micro-batch of passes from here on; nothing: none in training, without dropout, as at first.
   void set_position(const std::optional<BatchPosition>& position) { position_ = position; }
   /// GradientReducer::trace(). Gathered weights are discarded, so that they are gathered again.
@@ -114,6 +117,8 @@ class ParameterStore final : public model::ParameterAccess {
   std::vector<linear::Part> parts_of(const SlotLayout& s, const SlotLinear& l) const;
   View dequantized(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const linear::Codes& codes) const;
   std::vector<linear::Weight> prepare_weights(const Context& ctx, int unit, std::size_t slot, model::Pass pass) const;
+  std::vector<linear::Weight> prepare_experts(const Context& ctx, const SlotLayout& s, const View& weight,
+                                              const View& source, model::Pass pass) const;
   linear::Weight prepare_linear(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const Whole& whole,
                                 model::Pass pass) const;
 
@@ -130,6 +135,7 @@ class ParameterStore final : public model::ParameterAccess {
   View column_factors_;
   View adapter_scaling_;
   float dropout_probability_ = 0;
+  bool counts_casts_ = true;
   std::optional<BatchPosition> position_;
 };
 
