@@ -79,7 +79,8 @@ Attributes operation() {
   std::map<int, std::size_t> sizes{{CUBLASLT_MATMUL_DESC_TRANSA, 4},          {CUBLASLT_MATMUL_DESC_TRANSB, 4},
                                    {CUBLASLT_MATMUL_DESC_EPILOGUE, 4},        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8},
                                    {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 4},  {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 8},
-                                   {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 8}, {CUBLASLT_MATMUL_DESC_FAST_ACCUM, 1}};
+                                   {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 8}, {CUBLASLT_MATMUL_DESC_FAST_ACCUM, 1},
+                                   {CUBLASLT_MATMUL_DESC_POINTER_MODE, 4}};
   if (cublasLtGetVersion() >= 120800)
     sizes[CUBLASLT_MATMUL_DESC_A_SCALE_MODE] = sizes[CUBLASLT_MATMUL_DESC_B_SCALE_MODE] = 4;
   Attributes made(sizes);
@@ -244,6 +245,9 @@ cublasStatus_t check_groups(cublasLtMatmulDesc_t desc, const Product& p, int cap
   const std::size_t from = capability != 90 ? 130300 : fp8 ? 130500 : 130400;
   if (refuses("groups") || capability < 90 || capability >= 120 || cublasLtGetVersion() < from)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // All published callers have alpha and beta on the device.
+  if (of(desc).as<std::int32_t>(CUBLASLT_MATMUL_DESC_POINTER_MODE) != CUBLASLT_POINTER_MODE_DEVICE)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (of(desc).as<std::int32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE) != CUBLASLT_EPILOGUE_DEFAULT || p.a.type == CUDA_R_32F ||
       fp8 != fp8::lt::is_fp8(p.b.type) || (!fp8 && p.a.type != p.b.type) || fp8::lt::is_fp8(p.c.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -289,6 +293,7 @@ struct GroupedProduct {
   Product p;  // addresses are of arrays
   Extents a, b, c;
   int count;
+  const float *alpha, *beta;  // on the device
 };
 
 // What the library leaves undefined fails the device.
@@ -314,6 +319,8 @@ void compute(const GroupedProduct& groups) {
   const auto* const scales_b = static_cast<const void* const*>(p.b.scale);
   for (int g = 0; g < groups.count; ++g) {
     Product one = p;
+    one.alpha = *groups.alpha;
+    one.beta = *groups.beta;
     one.a = groups.a.of_group(p.a, g);
     one.b = groups.b.of_group(p.b, g);
     one.c = groups.c.of_group(p.c, g);
@@ -343,9 +350,9 @@ struct Layouts {
 };
 
 // A call with grouped matrices: extents and addresses are read when the stream comes to it.
-cublasStatus_t multiply_groups(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const Product& p, const Layouts& of,
-                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
-                               cudaStream_t stream) {
+cublasStatus_t multiply_groups(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const Product& p, const float* alpha,
+                               const float* beta, const Layouts& of, const cublasLtMatmulAlgo_t* algo, void* workspace,
+                               std::size_t workspace_bytes, cudaStream_t stream) {
   const cublasStatus_t status = check_groups(desc, p, handle->capability);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (refuses("group_calls") || algo == nullptr || of.c != of.d || p.c.data != p.d) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -358,8 +365,10 @@ cublasStatus_t multiply_groups(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     if (address(array) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
     if (!fp8::runtime::on_device(array, count * sizeof(void*))) return CUBLAS_STATUS_EXECUTION_FAILED;
   }
+  for (const float* const factor : {alpha, beta})
+    if (!fp8::runtime::on_device(factor, sizeof(float))) return CUBLAS_STATUS_EXECUTION_FAILED;
   ++computed().grouped;
-  const GroupedProduct groups{p, Extents(of.a), Extents(of.b), Extents(of.c), count_of(of.c)};
+  const GroupedProduct groups{p, Extents(of.a), Extents(of.b), Extents(of.c), count_of(of.c), alpha, beta};
   fp8::runtime::launch(stream, "grouped product of cuBLASLt", [groups, workspace] {
     std::memset(workspace, 0xFF, kWorkspaceUsed);
     compute(groups);
@@ -491,11 +500,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   p.b.data = b;
   p.c.data = c;
   p.d = d;
+  if (is_grouped(c_layout))
+    return multiply_groups(handle, desc, p, static_cast<const float*>(alpha), static_cast<const float*>(beta),
+                           {a_layout, b_layout, c_layout, d_layout}, algo, workspace, workspace_bytes, stream);
   p.alpha = *static_cast<const float*>(alpha);
   p.beta = *static_cast<const float*>(beta);
-  if (is_grouped(c_layout))
-    return multiply_groups(handle, desc, p, {a_layout, b_layout, c_layout, d_layout}, algo, workspace, workspace_bytes,
-                           stream);
   const cublasStatus_t status = check(desc, p, {address(a), address(b), address(c) | address(d)}, handle->capability);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (refuses("row_calls") && p.a.mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)

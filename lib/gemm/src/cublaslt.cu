@@ -1,7 +1,6 @@
 // GEMMs on a device: plans, scratch, calls of cuBLASLt and of the kernels of epilogue.cuh. All work runs in order on
 // the stream of the context, so all calls share their scratch.
 #include <algorithm>
-#include <map>
 #include <vector>
 
 #include "cublaslt.h"
@@ -12,13 +11,12 @@
 #include "fp8/device/cuda.h"
 #include "fp8/gemm/note.h"
 #include "group_arrays.cuh"
+#include "recent_plans.h"
 
 namespace fp8::gemm {
 namespace {
 
 using device::DeviceType;
-
-constexpr std::size_t kMostPlans = 4096;  // more are discarded, so that shapes that do not recur do not accumulate
 
 // The library with its handle, which needs a device.
 struct OpenLibrary {
@@ -52,10 +50,12 @@ class Gemm : public DeviceGemm {
   const void* scales_for_library(const Context& ctx, const Operand& o, std::int64_t broadcast, std::size_t at);
 
   std::unique_ptr<OpenLibrary> library_;
-  std::map<DevicePlan, std::unique_ptr<LtPlan>> plans_;
+  RecentPlans<DevicePlan, LtPlan> plans_;
   DeviceScratch scratch_;
   GroupArrays arrays_;  // of GEMMs that are computed together
 };
+
+float beta_of(const DevicePlan& plan) { return plan.accumulate ? 1.0f : 0.0f; }
 
 // What the library reads of one GEMM of a group.
 GroupEntry entry_of(const DevicePlan& p, const Product& product) {
@@ -68,12 +68,11 @@ GroupEntry entry_of(const DevicePlan& p, const Product& product) {
 }
 
 LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
-  if (const auto found = plans_.find(plan); found != plans_.end()) return *found->second;
+  if (LtPlan* const found = plans_.find(plan)) return *found;
   if (!library_) library_ = std::make_unique<OpenLibrary>();
   auto made = std::make_unique<LtPlan>(library_->lt, plan, arrays_);
   if (made->refusal.empty()) made->choose(library_->handle.get(), capability);
-  if (plans_.size() >= kMostPlans) plans_.clear();
-  return *(plans_[plan] = std::move(made));
+  return plans_.add(plan, std::move(made));
 }
 
 // The plan of a call. If the library has no kernel with row scales for this shape, `call` changes to scales applied to
@@ -97,11 +96,13 @@ bool Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
     plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
   }
   if (plan.plan.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  const float one = 1, beta = plan.plan.accumulate ? 1.0f : 0.0f;
+  const float host[kGroupFactors] = {1, beta_of(plan.plan)};
+  const float* const factors = plan.plan.groups > 0 ? arrays_.factors() : host;
   const CublasLt& lt = plan.lt;
-  const cublasStatus_t status = lt.matmul(library_->handle.get(), plan.desc.get(), &one, p.a, plan.a.get(), p.b,
-                                          plan.b.get(), &beta, p.c, plan.c.get(), p.c, plan.c.get(), &plan.algorithm,
-                                          scratch_.workspace.memory(), kWorkspace, device::stream_of(ctx));
+  const cublasStatus_t status =
+      lt.matmul(library_->handle.get(), plan.desc.get(), factors, p.a, plan.a.get(), p.b, plan.b.get(), factors + 1,
+                p.c, plan.c.get(), p.c, plan.c.get(), &plan.algorithm, scratch_.workspace.memory(), kWorkspace,
+                device::stream_of(ctx));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     plan.refusal = "matrix multiply: " + lt.name() + " refused " + name_of(plan.plan) + ": " + lt.status_string(status);
     return false;
@@ -123,7 +124,7 @@ void Gemm::reserve_arrays(std::size_t groups, bool dry) {
   scratch_.need_together(groups);
   if (dry || (scratch_.capacity == arrays_.capacity && arrays_.memory != nullptr)) return;
   arrays_ = {scratch_.arrays.memory(), scratch_.capacity};
-  std::erase_if(plans_, [](const auto& plan) { return plan.first.groups > 0; });
+  plans_.erase_if([](const DevicePlan& plan) { return plan.groups > 0; });
 }
 
 bool Gemm::run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
@@ -138,7 +139,7 @@ bool Gemm::run_together(const Context& ctx, std::span<const Product> products, c
     std::vector<GroupEntry> entries;
     for (std::size_t i = 0; i < products.size(); ++i) entries.push_back(entry_of(all.calls[i].plan, products[i]));
     const device::Timer timer(ctx, recorded);
-    write_group_arrays(device::CudaLauncher(ctx), entries, arrays_);
+    write_group_arrays(device::CudaLauncher(ctx), entries, beta_of(plan.plan), arrays_);
     if (multiply(ctx, plan,
                  {arrays_.addresses(0), arrays_.addresses(1), arrays_.addresses(3), arrays_.addresses(4), nullptr,
                   arrays_.addresses(2)}))

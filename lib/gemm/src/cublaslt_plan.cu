@@ -110,6 +110,7 @@ void LtPlan::describe_operands(const GroupArrays& arrays) {
   lt.check(lt.desc_create(desc.put(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(plan.a));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(plan.b));
+  if (plan.groups > 0) set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
   const auto layout = [this](Owned<cublasLtMatrixLayout_t>& to, DType type, std::int64_t rows, std::int64_t columns,
                              std::int64_t stride) {
     lt.check(lt.layout_create(to.put(), type_of(type), static_cast<std::uint64_t>(rows),
@@ -155,7 +156,8 @@ void LtPlan::describe_epilogue() {
 }
 
 // Parts of a split contraction are summed in f32 in the workspace in a fixed order, not in C, whose type may be bf16
-// and whose parts would be added in any order.
+// and whose parts would be added in any order. Grouped GEMMs have the preferences and the pointer mode with which
+// Transformer Engine calls them (cublaslt_grouped_gemm.cu), and no others, which might leave no kernel.
 void LtPlan::describe_preference() {
   lt.check(lt.preference_create(preference.put()), "cublasLtMatmulPreferenceCreate");
   const auto prefer = [this](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -163,15 +165,17 @@ void LtPlan::describe_preference() {
              "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
+  if (plan.groups > 0) {
+    prefer(kAverageRows, plan.m);
+    prefer(kAverageColumns, plan.n);
+    prefer(kAverageContraction, plan.k);
+    return;
+  }
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan.a.alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan.b.alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan.c_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan.c_alignment);
-  if (plan.groups == 0) return;
-  prefer(kAverageRows, plan.m);
-  prefer(kAverageColumns, plan.n);
-  prefer(kAverageContraction, plan.k);
 }
 
 void LtPlan::choose(cublasLtHandle_t handle, int capability) {

@@ -12,11 +12,12 @@ namespace fp8::gemm {
 
 static_assert(kGroupsOfLaunch == device::kWarp);
 
-/// One thread for each entry: writes the entries [first, first + count) of the arrays. A template, so that sources can
-/// share it.
+/// One thread for each entry: writes the entries [first, first + count) of the arrays, and alpha 1 and beta. A
+/// template, so that sources can share it.
 template <class Entries>
-__global__ void group_arrays_kernel(Entries entries, int first, int count, GroupArrays to) {
+__global__ void group_arrays_kernel(Entries entries, int first, int count, float beta, GroupArrays to) {
   const int i = static_cast<int>(threadIdx.x);
+  if (i < kGroupFactors) to.factors()[i] = i == 0 ? 1.0f : beta;
   if (i >= count) return;
   FP8_UNROLL
   for (int a = 0; a < kGroupAddresses; ++a) to.addresses(a)[first + i] = entries.at[i].addresses[a];
@@ -26,13 +27,14 @@ __global__ void group_arrays_kernel(Entries entries, int first, int count, Group
 
 /// Writes the arrays of all entries, of which there are at most to.capacity.
 template <class Launcher>
-void write_group_arrays(const Launcher& launch, std::span<const GroupEntry> entries, const GroupArrays& to) {
+void write_group_arrays(const Launcher& launch, std::span<const GroupEntry> entries, float beta,
+                        const GroupArrays& to) {
   for (std::size_t first = 0; first < entries.size(); first += kGroupsOfLaunch) {
     GroupEntries part{};
     const std::size_t count = std::min<std::size_t>(kGroupsOfLaunch, entries.size() - first);
     std::copy_n(entries.begin() + static_cast<std::ptrdiff_t>(first), count, part.at);
     launch("gemm group arrays", dim3(1), dim3(device::kWarp), group_arrays_kernel<GroupEntries>, part,
-           static_cast<int>(first), static_cast<int>(count), to);
+           static_cast<int>(first), static_cast<int>(count), beta, to);
   }
 }
 

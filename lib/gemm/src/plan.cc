@@ -18,7 +18,6 @@ namespace {
 // More than the code of one plan: oneDNN maps 256 KiB for each of its kernels, and uses the address of a mapping that
 // failed. A check of this size, which touches no memory, makes that an error.
 constexpr std::size_t kRoom = std::size_t{32} << 20U;
-constexpr std::size_t kMostPlans = 4096;  // more are discarded, so that shapes that do not recur do not accumulate
 
 dnnl::memory::data_type format_of(DType t) {
   return t == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -164,7 +163,7 @@ PlanCache::PlanCache() {
 PlanCache::~PlanCache() = default;
 
 MatmulPlan& PlanCache::find(const PlanKey& key) {
-  if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
+  if (MatmulPlan* const found = plans_.find(key)) return *found;
   check_room(kRoom, "matrix multiply");
   try {
     const auto [a, b, c] = layouts_of(key, in_advance(key.m), in_advance(key.k));
@@ -189,8 +188,7 @@ MatmulPlan& PlanCache::find(const PlanKey& key) {
     impl->name_arguments();
     impl->scratchpad_bytes = description.scratchpad_desc().get_size();
     impl->implementation = description.impl_info_str();
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    return *(plans_[key] = std::unique_ptr<MatmulPlan>(new MatmulPlan(std::move(impl))));
+    return plans_.add(key, std::unique_ptr<MatmulPlan>(new MatmulPlan(std::move(impl))));
   } catch (const dnnl::error& e) {
     throw_dnnl(e);
   }

@@ -6,11 +6,11 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "fp8/tensor/tensor.h"
+#include "recent_plans.h"
 
 namespace fp8::gemm {
 
@@ -73,7 +73,7 @@ class PlanCache {
  private:
   struct Library;
   std::unique_ptr<Library> library_;
-  std::map<PlanKey, std::unique_ptr<MatmulPlan>> plans_;
+  RecentPlans<PlanKey, MatmulPlan> plans_;
 };
 
 }  // namespace fp8::gemm

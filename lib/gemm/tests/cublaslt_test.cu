@@ -134,6 +134,7 @@ TEST_F(CublasLtTest, PlansOfSeveralGemms) {
     EXPECT_EQ(preference<std::int64_t>(p, kAverageColumns), 32) << "22 rows on average, up to a power of two";
     EXPECT_EQ(preference<std::int64_t>(p, kAverageContraction), 64);
     EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_TRANSA), CUBLAS_OP_T);
+    EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_POINTER_MODE), CUBLASLT_POINTER_MODE_DEVICE);
     EXPECT_EQ(operation<std::int8_t>(p, CUBLASLT_MATMUL_DESC_FAST_ACCUM), fp8 ? 1 : 0);
     if (!fp8) continue;
     EXPECT_EQ(operation(p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE), kScaleOfEach);
