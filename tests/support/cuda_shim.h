@@ -116,6 +116,11 @@ class Launcher {
   explicit Launcher(const Context&) {}
   /// See Blocks.
   int multiprocessors() const { return shim::multiprocessors(); }
+  /// 8 blocks on each multiprocessor, whatever they need.
+  template <class... P>
+  std::int64_t places(void (*)(P...), int) const {
+    return std::int64_t{8} * multiprocessors();
+  }
   /// Runs the kernel.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {

@@ -55,10 +55,10 @@ View input_amax(const LayerEnvironment& env, const linear::Weight& weight, Layer
   return linear::needed_amaxes(weight).x ? env.amax(env.unit, which) : View{};
 }
 
-// The amax of the gradient of a linear's output, in `parts` parts.
-View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which, int parts = 1) {
-  const bool used = linear::needed_amaxes(weight).dy && weight.parts.size() == static_cast<std::size_t>(parts);
-  return used ? env.amax(env.unit, which, parts) : View{};
+// The amaxes of the gradient of a linear's output, one for each part; at most `most`, else empty.
+View gradient_amax(const LayerEnvironment& env, const linear::Weight& weight, LayerAmax which, int most = 1) {
+  const int parts = static_cast<int>(weight.parts.size());
+  return linear::needed_amaxes(weight).dy && parts <= most ? env.amax(env.unit, which, parts) : View{};
 }
 
 // For the operation that writes what `weight` reads.

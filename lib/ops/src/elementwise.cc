@@ -97,7 +97,8 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   need_device(ctx, kOp, dh, gate_up, d_gate_up);
   check_swiglu(kOp, gate_up, dh);
   check_swiglu(kOp, d_gate_up, dh);
-  check_amax(ctx, kOp, amax, 2);
+  const int of_up = amax.value.size() == 1 ? 0 : 1;
+  check_amax(ctx, kOp, amax, of_up + 1);
   const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(dh, gate_up, d_gate_up), flops_of(dh, 12));
   if (ctx.dry) return;
   if (ctx.device == DeviceType::cuda) return cuda::swiglu_backward(ctx, dh, gate_up, d_gate_up, amax);
@@ -110,7 +111,7 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
       T* d_gate = out[i];
       loops.swiglu_gradients(upstream[i], gate, gate + n, d_gate, d_gate + n, n);
       record_row(amax, 0, d_gate, n);
-      record_row(amax, 1, d_gate + n, n);
+      record_row(amax, of_up, d_gate + n, n);
     });
   });
 }

@@ -197,7 +197,7 @@ struct SwigluForward {
 template <class T>
 struct SwigluBackward {
   StridedRows<T> dh, gate_up, d_gate_up;
-  AmaxOf gate_amax, up_amax;  // where the amaxes of the halves of d_gate_up are written
+  AmaxOf gate_amax, up_amax;  // where the amaxes of the halves of d_gate_up are written; may be one for both
   device::Largest of_gate{gate_amax.skip_nan}, of_up{up_amax.skip_nan};
   struct Row {
     const T *dh, *gate, *up;
@@ -247,7 +247,7 @@ void swiglu_backward_cuda(const Launcher& launch, const View& dh, const View& ga
                           const Amax& amax) {
   with_float_type(dh.dtype, "swiglu backward", [&]<class T>() {
     const SwigluBackward<T> op{StridedRows<T>(dh), StridedRows<T>(gate_up), StridedRows<T>(d_gate_up), AmaxOf(amax),
-                               AmaxOf(amax, 1)};
+                               AmaxOf(amax, amax.value.size() == 1 ? 0 : 1)};
     for_each(launch, "swiglu backward", op, dh.shape[0], dh.shape[1],
              packs(dh) && halves_pack(gate_up, dh) && halves_pack(d_gate_up, dh));
   });

@@ -75,15 +75,12 @@ void for_each(const Launcher& launch, const char* name, const Op& op, std::int64
   const std::int64_t groups = packed ? divide_up(columns, W) : columns;
   int lanes = W;  // not fewer, because they also process the remaining columns
   while (lanes < kThreads && lanes < groups) lanes *= 2;
-  const std::int64_t most = std::int64_t{launch.multiprocessors()} * kBlocksEach;
+  void (*const kernel)(Op, std::int64_t, std::int64_t, int) = packed ? each_kernel<W, Op> : each_kernel<1, Op>;
+  const std::int64_t most = launch.places(kernel, kThreads);
   const std::int64_t x = std::min(divide_up(groups, lanes), most);
-  const std::int64_t y = std::min({divide_up(rows, kThreads / lanes), divide_up(most, x), std::int64_t{65535}});
-  const dim3 grid(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  if (packed) {
-    launch(name, grid, dim3(kThreads), each_kernel<W, Op>, op, rows, columns, lanes);
-  } else {
-    launch(name, grid, dim3(kThreads), each_kernel<1, Op>, op, rows, columns, lanes);
-  }
+  const std::int64_t y = std::min({divide_up(rows, kThreads / lanes), most / x, std::int64_t{65535}});
+  launch(name, dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), dim3(kThreads), kernel, op, rows, columns,
+         lanes);
 }
 
 /// Sum over a team of threads (one warp, or the whole block); all get the same bits.

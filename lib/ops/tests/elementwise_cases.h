@@ -195,6 +195,12 @@ void swiglu_amaxes(Device& device) {
         };
         const std::string name = name_of(type, m, n, Layout::contiguous) + ", kind " + std::to_string(kind);
         const View ta = device.put(found.view()), tj = device.put(joint.view()), th = device.put(h.view());
+        const Tensor apart(type, {m, 2 * n}), of_both = make(DType::f32, {1}, Values(1));
+        const View t_apart = device.put(apart.view()), t_both = device.put(of_both.view());
+        device.swiglu_backward(device.put(dh.view()), tj, t_apart, at(t_both, 0, 1));
+        swiglu_backward(host, dh.view(), joint.view(), apart.view(), at(of_both.view(), 0, 1));
+        expect_amax(device, at(t_both, 0, 1), 0, t_apart, apart.view(), name);
+        expect_amax(at(of_both.view(), 0, 1), 0, apart.view(), name);
         device.swiglu_forward(tj, th, at(ta, 0, 1));
         device.swiglu_backward(device.put(dh.view()), tj, tj, at(ta, 1, 3));
         swiglu_forward(host, joint.view(), h.view(), at(found.view(), 0, 1));

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@ struct Stream {
   int compute_capability = 0;     ///< 90 for 9.0
   /// Objects of other crates with the lifetime of the stream, by name: library handles and plans.
   std::map<std::string, std::shared_ptr<void>> kept{};
+  /// Blocks of so many threads of a kernel that a multiprocessor holds; see CudaLauncher::places().
+  std::map<std::pair<const void*, int>, int> resident{};
 };
 
 /// Throws Error "CUDA: call: error string (file:line)" unless `result` is cudaSuccess.
@@ -59,6 +62,16 @@ class CudaLauncher {
   explicit CudaLauncher(const Context& ctx) : stream_(*ctx.stream) {}
   /// Number of multiprocessors of the device, to limit the size of grids.
   int multiprocessors() const { return stream_.multiprocessors; }
+  /// Blocks of `threads` threads of a kernel that the device holds at once, which its registers and shared memory limit.
+  /// A grid of that many has no last wave that leaves multiprocessors idle.
+  template <class... P>
+  std::int64_t places(void (*kernel)(P...), int threads) const {
+    const auto [found, added] = stream_.resident.try_emplace({reinterpret_cast<const void*>(kernel), threads}, 0);
+    if (added)
+      check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found->second, kernel, threads, 0),
+                 "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "launch", 0);
+    return std::int64_t{multiprocessors()} * found->second;
+  }
   /// Launches `kernel` unless the grid is empty. `name` appears in the error.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
@@ -68,7 +81,7 @@ class CudaLauncher {
   }
 
  private:
-  const Stream& stream_;
+  Stream& stream_;
 };
 #endif
 

@@ -22,6 +22,10 @@ class CudaLauncher {
  public:
   explicit CudaLauncher(const Context& ctx) : stream_(*ctx.stream) {}
   int multiprocessors() const { return stream_.multiprocessors; }
+  template <class... P>
+  std::int64_t places(void (*)(P...), int) const {
+    return std::int64_t{8} * multiprocessors();
+  }
   /// The arguments are copied now, as nvcc's launches do, and the kernel runs when the stream comes to it.
   template <class... P, class... A>
   void operator()(const char* name, dim3 grid, dim3 block, void (*kernel)(P...), A&&... arguments) const {
