@@ -190,6 +190,9 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
   // A step without targets computes nothing, so it has no rate.
   const double tokens_per_s =
       r.masked ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(tokens_per_step) / r.seconds;
+  const auto share_of = [&r](std::int64_t part) {
+    return r.casts_counted ? json::Value(share(part, r.casts.elements)) : json::Value();
+  };
   json::Value v = json::object({{"type", "step"},
                                 {"step", after.step},
                                 {"tokens", after.tokens},
@@ -209,8 +212,8 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                                 {"fp8_gemms", r.gemms.linear(gemm::OperandKind::fp8).gemms},
                                 {"bf16_gemms", r.gemms.linear(gemm::OperandKind::bf16).gemms},
                                 {"f32_gemms", r.gemms.linear(gemm::OperandKind::f32).gemms},
-                                {"saturated_share", share(r.casts.saturated, r.casts.elements)},
-                                {"underflow_share", share(r.casts.underflowed, r.casts.elements)},
+                                {"saturated_share", share_of(r.casts.saturated)},
+                                {"underflow_share", share_of(r.casts.underflowed)},
                                 {"skipped", r.skipped}});
   add_fp4(config.precision, r.gemms, v.as_object());
   add_sent(r.sent, v.as_object());

@@ -207,10 +207,14 @@ void check_folder(const RunContext& run) {
   comm::agree(run.host_comm, [&] { run.held.check(); });
 }
 
+// Whether the log has a step whatever its result; equal on all ranks.
+bool is_logged(const RunContext& run, std::int64_t step) {
+  return step % run.config().log_every == 0 || step == run.setup.last_step;
+}
+
 // Whether a step is recorded in the log; equal on all ranks.
 bool is_recorded(const RunState& state, const RunContext& run, const StepResult& r) {
-  const std::int64_t step = state.position.step;
-  return step % run.config().log_every == 0 || step == run.setup.last_step || r.skipped || r.masked;
+  return is_logged(run, state.position.step) || r.skipped || r.masked;
 }
 
 // The maximum over all ranks. On a GPU waits of the host do not show which rank the others wait for, so none is named.
@@ -322,8 +326,11 @@ void train_step(RunState& state, const RunContext& run) {
   StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr,
                       c.aux_loss,  c.z_loss};
   state.profiler.begin_step(state.position.step + 1);
-  const StepResult r = run_step(env, c, *run.setup.sampler, state.batches, state.position,
-                                run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
+  const bool counted = is_logged(run, state.position.step + 1);
+  state.model.store.count_casts(counted);
+  StepResult r = run_step(env, c, *run.setup.sampler, state.batches, state.position,
+                          run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));
+  r.casts_counted = counted;
   ++state.position.step;
   state.last_loss = r.loss;
   state.busy += r.busy_seconds;

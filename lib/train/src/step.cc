@@ -118,7 +118,6 @@ void update(StepEnvironment& env, const optim::Settings& optimizer, double clip,
         ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, all, sizeof scalars->loss));
     if (!ctx.dry) all.sum_here(std::span<double>(&scalars->loss, 1));
   }
-  device::copy_bytes(ctx, &scalars->step_casts, ctx.device, &scalars->casts, ctx.device, sizeof scalars->casts);
   optim::set_gate(ctx, &scalars->loss, &scalars->square_sum, clip, &scalars->gate);
   env.model.store.update(ctx, env.model.engine, optimizer,
                          optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate));
@@ -308,7 +307,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
   r.loss = scalars.loss / static_cast<double>(totals.targets);
   r.grad_norm = std::sqrt(scalars.square_sum);
   r.skipped = scalars.gate.skip != 0;
-  r.casts = scalars.step_casts;
+  r.casts = scalars.casts;
   r.sent = mesh.traffic().sent() - sent;
   reduce(env, r.casts, r.sent);
 

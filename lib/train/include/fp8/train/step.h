@@ -28,6 +28,7 @@ struct StepResult {
   bool calibrated = false;         ///< amaxes were first recorded without FP8
   gemm::Counts gemms;              ///< GEMMs of all ranks
   quant::CastCounts casts;         ///< counts of casts of all ranks
+  bool casts_counted = true;       ///< whether `casts` has the casts of this step
   comm::SentBytes sent;            ///< what all ranks sent to each other
   std::optional<double> bubble{};  ///< share of the passes in which ranks wait for other stages, if it was measured
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
@@ -38,11 +39,10 @@ struct StepResult {
 /// Scalars of a step in the memory of the device that computes it. The host reads them once, at the end of the step, so
 /// that the device never waits for the host.
 struct StepScalars {
-  quant::CastCounts casts;       ///< since the step began
-  quant::CastCounts step_casts;  ///< until the update, which casts weights for the next step
-  double loss = 0;               ///< sum over the targets of this rank, and then of all
-  double square_sum = 0;         ///< sum over all gradients of all ranks
-  optim::Gate gate;              ///< gate of the update
+  quant::CastCounts casts;  ///< since the step began
+  double loss = 0;          ///< sum over the targets of this rank, and then of all
+  double square_sum = 0;    ///< sum over all gradients of all ranks
+  optim::Gate gate;         ///< gate of the update
 };
 
 /// The objects that a step works on. References outlive the environment.
