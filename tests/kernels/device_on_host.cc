@@ -42,7 +42,7 @@ void wait(const Stream&) {}
 
 namespace comm::cuda {
 
-std::unique_ptr<Communicator> nccl(Communicator&, const device::Context&) { device::no_cuda(); }
+std::unique_ptr<Communicator> nccl(Communicator&, const device::Context&, bool) { device::no_cuda(); }
 bool orders_groups() { return true; }
 std::string version() { device::no_cuda(); }
 

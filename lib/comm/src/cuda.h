@@ -10,7 +10,7 @@
 namespace fp8::comm::cuda {
 
 /// See on_device(); for several ranks, by NCCL.
-std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx);
+std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx, bool reduce_scatters);
 /// See on_device(); for one rank, without NCCL.
 std::unique_ptr<Communicator> solo(Communicator& host, const device::Context& ctx);
 /// Clears the sign bits of values in device memory, in stream order. Throws if the launch fails.

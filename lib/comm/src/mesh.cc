@@ -1,6 +1,7 @@
 // Coordinates of ranks, and the split of a job along dimensions.
 #include "fp8/comm/mesh.h"
 
+#include <set>
 #include <string>
 
 #include "cuda.h"
@@ -78,6 +79,20 @@ Mesh::Mesh(std::shared_ptr<Communicator> of_all, const MeshShape& shape, const G
   expert_shards_ = shape.ep == 1 ? copy_ : group(kExpertShard, copy / shape.ep, "dp_shard of experts");
 }
 
+// Only the ranks that shard parameters reduce-scatter gradients.
+bool Mesh::scatters(const Communicator& group) const {
+  return &group == shards_.get() || &group == expert_shards_.get();
+}
+
+int Mesh::device_communicators() const {
+  std::set<const Communicator*> groups;
+  for (const auto& group : {all_, shards_, replicas_, tensor_, copy_, model_, stages_, experts_, expert_shards_})
+    if (group->size() > 1) groups.insert(group.get());
+  int count = 0;
+  for (const Communicator* const group : groups) count += scatters(*group) ? 2 : 1;
+  return count;
+}
+
 Mesh on_device(const Mesh& host, const device::Context& ctx) {
   Mesh there = host;
   const MeshShape& shape = host.shape();
@@ -89,13 +104,13 @@ Mesh on_device(const Mesh& host, const device::Context& ctx) {
         throw Error(
             "copies of sharded parameters on GPUs need NCCL 2.26 or newer without NCCL_LAUNCH_ORDER_IMPLICIT=0");
     });
-  there.all_ = on_device(host.all(), ctx);
+  there.all_ = on_device(host.all(), ctx, false, host.scatters(host.all()));
   const auto group = [&](Communicator& of) -> std::shared_ptr<Communicator> {
     if (&of == &host.all()) return there.all_;
     using Group = std::shared_ptr<Communicator> Mesh::*;
     for (const Group same : {&Mesh::shards_, &Mesh::tensor_, &Mesh::copy_, &Mesh::stages_})
       if (&of == (host.*same).get() && there.*same != host.*same) return there.*same;
-    return on_device(of, ctx);
+    return on_device(of, ctx, false, host.scatters(of));
   };
   there.shards_ = group(host.shards());
   there.replicas_ = group(host.replicas());

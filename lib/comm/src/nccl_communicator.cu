@@ -95,11 +95,12 @@ class Connection {
 
 class NcclCommunicator final : public OfDevice {
  public:
-  NcclCommunicator(Communicator& host, const device::Context& ctx) : OfDevice(host, ctx), nccl_(library()) {
+  NcclCommunicator(Communicator& host, const device::Context& ctx, bool reduce_scatters)
+      : OfDevice(host, ctx), nccl_(library()) {
     ncclUniqueId id{};
     std::int64_t two = 0;
     agree(host_, [&] {
-      two = orders_groups();
+      two = reduce_scatters && orders_groups() ? 1 : 0;
       if (host_.rank() == 0) nccl_.check(nccl_.GetUniqueId(&id), "id");
     });
     host_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
@@ -111,7 +112,8 @@ class NcclCommunicator final : public OfDevice {
       if (second != nullptr) sums_.emplace(nccl_, second, ctx_, place);
     });
   }
-  NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx) : NcclCommunicator(*host, ctx) {
+  NcclCommunicator(std::unique_ptr<Communicator> host, const device::Context& ctx)
+      : NcclCommunicator(*host, ctx, true) {
     owned_ = std::move(host);
   }
 
@@ -255,8 +257,8 @@ class NcclCommunicator final : public OfDevice {
 
 }  // namespace
 
-std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx) {
-  return std::make_unique<NcclCommunicator>(host, ctx);
+std::unique_ptr<Communicator> nccl(Communicator& host, const device::Context& ctx, bool reduce_scatters) {
+  return std::make_unique<NcclCommunicator>(host, ctx, reduce_scatters);
 }
 
 bool orders_groups() {

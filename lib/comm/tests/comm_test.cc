@@ -63,6 +63,16 @@ TEST(Mesh, OfRanksThatDoNotExistHasTheirGroups) {
   }
 }
 
+// Each group of several ranks once, and those that shard parameters twice.
+TEST(Mesh, NumberOfCommunicatorsOnADevice) {
+  const auto number = [](const MeshShape& shape) { return Mesh::imagined(shape, 1, 8).device_communicators(); };
+  EXPECT_EQ(Mesh::imagined({1, 1, 1, 1, 1}, 0, 8).device_communicators(), 0);
+  EXPECT_EQ(number({1, 8, 1, 1, 1}), 2);
+  EXPECT_EQ(number({8, 1, 1, 1, 1}), 1);
+  EXPECT_EQ(number({2, 4, 1, 1, 1}), 4);  // all, replicas, shards twice
+  EXPECT_EQ(number({2, 2, 1, 1, 2}), 7);  // all, replicas, tp, shards and the shards of experts twice
+}
+
 TEST(Mesh, OfRanksThatDoNotExistMovesNothing) {
   const Mesh mesh = Mesh::imagined({1, 4, 1, 1, 1}, 1, 8);
   std::int64_t value = 7;

@@ -18,9 +18,9 @@ namespace {
 // one thread, 5 to 13 with two.
 constexpr std::size_t kPackedByThread = std::size_t{4} << 20;
 
-// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and the buffers of
-// NCCL's two communicators.
-constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{2 * 512} << 20;
+// Memory of a GPU that no GPU has confirmed: the context with the modules of cuBLASLt and cuDNN, and the buffers of one
+// of NCCL's communicators.
+constexpr std::size_t kCudaContext = std::size_t{768} << 20, kNcclBuffers = std::size_t{512} << 20;
 
 // Resident memory of the process outside of the arena: code, libraries, heap. GEMMs run first, so that oneDNN has
 // loaded and generated its kernels, which are the same for operands of every size; small ones take no time.
@@ -160,9 +160,10 @@ MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec&
     run(1);
     dry.store.end_calibration(ctx);
   }
-  const std::size_t program = ctx.device == device::DeviceType::host ? program_bytes(spec.store.compute)
-                              : mesh.all().size() > 1                ? kCudaContext + kNcclBuffers
-                                                                     : kCudaContext;
+  const std::size_t program =
+      ctx.device == device::DeviceType::host
+          ? program_bytes(spec.store.compute)
+          : kCudaContext + static_cast<std::size_t>(mesh.device_communicators()) * kNcclBuffers;
   return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(),
           ctx.device,       spec.execution.logit_bytes};
 }

@@ -15,9 +15,11 @@ namespace fp8::comm {
 /// Request::wait() makes that stream wait, not the host, and so does all_reduce of floats. For a context on the host:
 /// `host` itself, not owned. One rank needs no NCCL, but uses it with `always_nccl`, which a check of NCCL needs.
 /// Unless the environment sets NCCL_NVLS_ENABLE it is set to 0, so that sums repeat, and NCCL_LAUNCH_ORDER_IMPLICIT to
-/// 1: then, with NCCL 2.26 or later, reduce- scatters run beside all-gathers, in a second communicator of NCCL's.
-/// Collective. Throws Error naming NCCL's when it cannot be loaded or refuses.
-std::shared_ptr<Communicator> on_device(Communicator& host, const device::Context& ctx, bool always_nccl = false);
+/// 1: then, with NCCL 2.26 or later, reduce-scatters run beside all-gathers, in a second communicator of NCCL's, if
+/// `reduce_scatters` says that there are such; without it they wait for gathers. Collective. Throws Error naming NCCL's
+/// when it cannot be loaded or refuses.
+std::shared_ptr<Communicator> on_device(Communicator& host, const device::Context& ctx, bool always_nccl = false,
+                                        bool reduce_scatters = true);
 
 /// "NCCL 2.28.9" of the library in use; throws Error when it cannot be loaded.
 std::string device_library_version();

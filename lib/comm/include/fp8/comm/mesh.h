@@ -54,6 +54,9 @@ class Mesh {
 
   /// Number of ranks along each dimension.
   const MeshShape& shape() const { return shape_; }
+  /// Number of NCCL's communicators that this rank has of the mesh on GPUs: one for each group of several ranks, and one
+  /// more for each that reduce-scatters.
+  int device_communicators() const;
   /// All ranks.
   Communicator& all() const { return *all_; }
   /// The ranks among which a copy of the parameters is sharded (dp_shard).
@@ -95,6 +98,7 @@ class Mesh {
   using Groups = std::function<std::shared_ptr<Communicator>(unsigned dimensions, const char* name)>;
   // `split` makes the group of this rank along some dimensions, of more ranks than one and fewer than all.
   Mesh(std::shared_ptr<Communicator> all, const MeshShape& shape, const Groups& split);
+  bool scatters(const Communicator& group) const;
   MeshShape shape_;
   std::shared_ptr<Communicator> all_, shards_, replicas_, tensor_, copy_, model_, stages_, of_stage_, experts_,
       expert_shards_;
