@@ -20,9 +20,21 @@ using dtype::DType;
 
 constexpr const char* kFile = "tests/kernels/step.tsv";
 constexpr std::int64_t kLength = 64;  // tokens of a sequence
+constexpr int kExperts = 4;           // of the model that has experts
 
-// A 32nd of Llama-3 8B in every width but the vocabulary.
-hf::ModelConfig config_of(int layers) {
+// A 32nd of Llama-3 8B in every width but the vocabulary, or with `experts` a mixture of so many smaller experts. Each
+// token is in all of them, so that bytes do not depend on its route.
+hf::ModelConfig config_of(int layers, int experts) {
+  const std::string number = std::to_string(experts);
+  if (experts > 0)
+    return hf::parse_config(
+        json::parse(R"({"model_type": "mixtral", "vocab_size": 512, "hidden_size": 128, "intermediate_size": 64,
+      "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 64,
+      "rms_norm_eps": 1e-5, "num_local_experts": )" +
+                        number + R"(, "num_experts_per_tok": )" + number + R"(, "num_hidden_layers": )" +
+                        std::to_string(layers) + "}",
+                    "small"),
+        "small");
   const std::string text = R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 128, "intermediate_size": 448,
     "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 64,
     "rms_norm_eps": 1e-5, "num_hidden_layers": )" +
@@ -61,10 +73,10 @@ struct StepCosts {
   Costs compute, update;
 };
 
-StepCosts run_step(const quant::Recipe* recipe, int layers, std::int64_t sequences) {
+StepCosts run_step(const quant::Recipe* recipe, int layers, int experts, std::int64_t sequences) {
   const device::Device gpu(device::DeviceType::cuda);
   const auto comm = comm::solo();
-  const hf::ModelConfig config = config_of(layers);
+  const hf::ModelConfig config = config_of(layers, experts);
   shard::ModelSpec spec{config, model::parameter_table(config), {}};
   for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
   spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2}};
@@ -132,18 +144,20 @@ void add_lines(const std::string& recipe, const std::string& part, const Costs& 
   }
 }
 
-void add_recipe(const std::string& name, const quant::Recipe* recipe, std::ostream& out) {
+void add_recipe(const std::string& name, const quant::Recipe* recipe, int experts, std::ostream& out) {
   constexpr std::int64_t kSequences = 1;
-  const StepCosts few = run_step(recipe, 1, kSequences), many = run_step(recipe, 1, 2 * kSequences),
-                  few_2 = run_step(recipe, 2, kSequences), many_2 = run_step(recipe, 2, 2 * kSequences);
+  const auto run = [&](int layers, std::int64_t sequences) { return run_step(recipe, layers, experts, sequences); };
+  const StepCosts few = run(1, kSequences), many = run(1, 2 * kSequences), few_2 = run(2, kSequences),
+                  many_2 = run(2, 2 * kSequences);
   const auto both = [&](const std::string& phase, const Costs& one, const Costs& one_many, const Costs& two,
                         const Costs& two_many) {
     const Costs layer = two - one, layer_many = two_many - one_many;
     add_lines(name, phase + " of a layer", layer, layer_many, kSequences * kLength, out);
+    if (experts > 0) return;  // the rest is that of the other model
     add_lines(name, phase + " of the rest", one - layer, one_many - layer_many, kSequences * kLength, out);
   };
   both("compute", few.compute, many.compute, few_2.compute, many_2.compute);
-  both("update", few.update, few.update, few_2.update, few_2.update);
+  if (experts == 0) both("update", few.update, few.update, few_2.update, few_2.update);
 }
 
 TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
@@ -153,16 +167,23 @@ TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
          "# with hidden size 128, intermediate size 448, 4 heads of 32 elements, 1 key/value head, vocabulary 512, "
          "in\n"
          "# sequences of 64 tokens. A byte that a launch reads or writes several times counts once, but each time in\n"
-         "# 'accessed'. GEMMs read A and B and write C once.\n"
+         "# 'accessed'. GEMMs read A and B and write C once. With 'experts' the layer has 4 of intermediate size 64, "
+         "and "
+         "each token\n"
+         "# is in all of them.\n"
          "# recipe\tpart\tkernel\tlaunches\tread\teach token\twritten\teach token\taccessed\teach token\tFLOPs of "
          "each token\n";
   const bool write = std::getenv("FP8_WRITE_STEP") != nullptr;
   // Delayed and blockwise have the kernels of the others.
-  const std::set<std::string> slow{"bf16", "tensorwise", "rowwise", "current"};
+  const std::set<std::string> slow{"bf16",    "tensorwise",         "rowwise",
+                                   "current", "experts tensorwise", "experts blockwise"};
   const bool all = write || test::long_run(static_cast<int>(slow.size()));
-  if (all) add_recipe("bf16", nullptr, out);
+  if (all) add_recipe("bf16", nullptr, 0, out);
   for (const char* const recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})
-    if (all || !slow.contains(recipe)) add_recipe(recipe, &quant::find_recipe(recipe), out);
+    if (all || !slow.contains(recipe)) add_recipe(recipe, &quant::find_recipe(recipe), 0, out);
+  for (const std::string recipe : {"tensorwise", "rowwise", "blockwise"})
+    if (const std::string name = "experts " + recipe; all || !slow.contains(name))
+      add_recipe(name, &quant::find_recipe(recipe), kExperts, out);
   if (write) {
     std::ofstream(kFile) << out.str();
     GTEST_SKIP() << kFile << " was written";
