@@ -1,5 +1,6 @@
-/// Plans of GEMMs by key. Those that were not used for longest are discarded when there are too many, so that shapes that
-/// do not recur, as the rows of experts have them, do not discard the plans of those that do. Private to this crate.
+/// Plans of GEMMs by key. Those that were not used for longest are discarded when there are too many, so that shapes
+/// that do not recur, as the rows of experts have them, do not discard the plans of those that do. Private to this
+/// crate.
 #pragma once
 
 #include <algorithm>

@@ -160,10 +160,9 @@ MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec&
     run(1);
     dry.store.end_calibration(ctx);
   }
-  const std::size_t program =
-      ctx.device == device::DeviceType::host
-          ? program_bytes(spec.store.compute)
-          : kCudaContext + static_cast<std::size_t>(mesh.device_communicators()) * kNcclBuffers;
+  const std::size_t program = ctx.device == device::DeviceType::host
+                                  ? program_bytes(spec.store.compute)
+                                  : kCudaContext + static_cast<std::size_t>(mesh.device_communicators()) * kNcclBuffers;
   return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(),
           ctx.device,       spec.execution.logit_bytes};
 }

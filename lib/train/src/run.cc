@@ -207,14 +207,9 @@ void check_folder(const RunContext& run) {
   comm::agree(run.host_comm, [&] { run.held.check(); });
 }
 
-// Whether the log has a step whatever its result; equal on all ranks.
-bool is_logged(const RunContext& run, std::int64_t step) {
-  return step % run.config().log_every == 0 || step == run.setup.last_step;
-}
-
-// Whether a step is recorded in the log; equal on all ranks.
-bool is_recorded(const RunState& state, const RunContext& run, const StepResult& r) {
-  return is_logged(run, state.position.step) || r.skipped || r.masked;
+// Whether a step is recorded in the log, without `r` whatever its result; equal on all ranks.
+bool is_recorded(const RunContext& run, std::int64_t step, const StepResult& r = {}) {
+  return step % run.config().log_every == 0 || step == run.setup.last_step || r.skipped || r.masked;
 }
 
 // The maximum over all ranks. On a GPU waits of the host do not show which rank the others wait for, so none is named.
@@ -227,7 +222,7 @@ EndOfStep reduce_end_of_step(RunState& state, const RunContext& run, const StepR
       state.saves.worker.busy() ? 1 : 0, comm::is_writer(run.host_comm) && save_interval_over(state.saves) ? 1 : 0,
       run.held.in_place() ? 0 : 1};
   const auto flags = static_cast<std::ptrdiff_t>(max.size());
-  if (run.device.type() == device::DeviceType::host && is_recorded(state, run, r) && !r.masked)
+  if (run.device.type() == device::DeviceType::host && is_recorded(run, state.position.step, r) && !r.masked)
     std::ranges::copy(busy_term(run.host_comm, std::exchange(state.busy, 0)), std::back_inserter(max));
   run.host_comm.all_reduce(std::span<std::int64_t>(max), comm::Reduce::max);
   return {
@@ -253,7 +248,7 @@ void record_step(RunState& state, const RunContext& run, const StepResult& r, co
       step_record(c, run.device.type(), r, state.position, run.setup.tokens_per_step(), flops, end.memory_peak);
   add_bubble(r, run.setup.bubble, record);
   if (first && !c.gradients.empty()) save_gradients(state, run, record, r.masked);
-  if (!is_recorded(state, run, r)) return;
+  if (!is_recorded(run, state.position.step, r)) return;
   add_slow_rank(end.slow, record);
   const device::Timer timer(state.model.ctx, device::Work::input_output, "write record", 0);
   run.journal.emit(record);
@@ -326,7 +321,7 @@ void train_step(RunState& state, const RunContext& run) {
   StepEnvironment env{state.model, run.host_comm, state.scalars, c.seed, observed ? run.collector : nullptr,
                       c.aux_loss,  c.z_loss};
   state.profiler.begin_step(state.position.step + 1);
-  const bool counted = is_logged(run, state.position.step + 1);
+  const bool counted = is_recorded(run, state.position.step + 1);
   state.model.store.count_casts(counted);
   StepResult r = run_step(env, c, *run.setup.sampler, state.batches, state.position,
                           run.setup.planned(run.plan.logit_bytes, state.model.store.stage()));

@@ -54,8 +54,8 @@ class Mesh {
 
   /// Number of ranks along each dimension.
   const MeshShape& shape() const { return shape_; }
-  /// Number of NCCL's communicators that this rank has of the mesh on GPUs: one for each group of several ranks, and one
-  /// more for each that reduce-scatters.
+  /// Number of NCCL's communicators that this rank has of the mesh on GPUs: one for each group of several ranks, and
+  /// one more for each that reduce-scatters.
   int device_communicators() const;
   /// All ranks.
   Communicator& all() const { return *all_; }

@@ -62,8 +62,8 @@ class CudaLauncher {
   explicit CudaLauncher(const Context& ctx) : stream_(*ctx.stream) {}
   /// Number of multiprocessors of the device, to limit the size of grids.
   int multiprocessors() const { return stream_.multiprocessors; }
-  /// Blocks of `threads` threads of a kernel that the device holds at once, which its registers and shared memory limit.
-  /// A grid of that many has no last wave that leaves multiprocessors idle.
+  /// Blocks of `threads` threads of a kernel that the device holds at once, which its registers and shared memory
+  /// limit. A grid of that many has no last wave that leaves multiprocessors idle.
   template <class... P>
   std::int64_t places(void (*kernel)(P...), int threads) const {
     const auto [found, added] = stream_.resident.try_emplace({reinterpret_cast<const void*>(kernel), threads}, 0);

@@ -3,9 +3,9 @@
 /// begin with its first row. A group without rows runs no GEMM; its gradients are zero. An AmaxReducer is called for
 /// groups with rows only, so that all of its ranks must have rows in the same groups.
 ///   x [M, K], groups of N columns: y and dy [M, N]
-/// On a device with bf16 activations the rows of all groups are cast together, where quant::casts_groups() allows: at most
-/// four launches for an operand and part, whatever the number of groups up to 512, and the casts of all groups are in
-/// memory at once. One grouped GEMM of cuBLASLt then serves all groups in each of forward, dgrad and wgrad, if the
+/// On a device with bf16 activations the rows of all groups are cast together, where quant::casts_groups() allows: at
+/// most four launches for an operand and part, whatever the number of groups up to 512, and the casts of all groups are
+/// in memory at once. One grouped GEMM of cuBLASLt then serves all groups in each of forward, dgrad and wgrad, if the
 /// recipe casts to FP8 with one scale for a tensor, or not at all; gemm::Engine::matmul() of several products names the
 /// libraries and chips that have such GEMMs. Under other recipes one GEMM of each group follows the other; so do casts
 /// too with an Observer that is active, an AmaxReducer, tensor parallelism of the weights, or blocks that are emulated.

@@ -17,8 +17,8 @@ using tensor::View;
 /// `amax` f32 [1]: of h.
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax = {});
 
-/// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up. `amax` f32 [2]: amaxes of the gradients of gate and of up; or
-/// [1]: of both.
+/// d_gate_up [M, 2F] from dh [M, F]; may overwrite gate_up. `amax` f32 [2]: amaxes of the gradients of gate and of up;
+/// or [1]: of both.
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up,
                      const Amax& amax = {});
 
