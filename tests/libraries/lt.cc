@@ -1,6 +1,6 @@
 // A stand-in for cuBLASLt: computes on a stream of the stand-in for the runtime what is asked, and refuses what the
 // library refuses by its manual ("cublasLtMatmul()", "Tensor Core Usage", "Narrow Precision Data Types Usage") or what
-// this project does not use. FP8_CUBLASLT_VERSION=120800 makes it an older one, without row scales and blocks of 128;
+// this project does not use. FP8_CUBLASLT_VERSION is its version, such as 120800, which is too old;
 // FP8_CUBLASLT_REFUSES=<kind>, where the kind is rows, blocks or all, makes it one without kernels for these scales;
 // row_calls makes it one that proposes kernels with row scales and then refuses the calls, and fp8_calls one that does
 // so with any scales; narrow makes it one without kernels for FP8 results whose rows, here columns, are not multiples
@@ -81,8 +81,7 @@ Attributes operation() {
                                    {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 4},  {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 8},
                                    {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 8}, {CUBLASLT_MATMUL_DESC_FAST_ACCUM, 1},
                                    {CUBLASLT_MATMUL_DESC_POINTER_MODE, 4}};
-  if (cublasLtGetVersion() >= 120800)
-    sizes[CUBLASLT_MATMUL_DESC_A_SCALE_MODE] = sizes[CUBLASLT_MATMUL_DESC_B_SCALE_MODE] = 4;
+  sizes[CUBLASLT_MATMUL_DESC_A_SCALE_MODE] = sizes[CUBLASLT_MATMUL_DESC_B_SCALE_MODE] = 4;
   Attributes made(sizes);
   const std::int32_t same = -1, plain = CUBLASLT_EPILOGUE_DEFAULT;
   (void)made.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &same, sizeof same);
@@ -163,7 +162,7 @@ bool is_block(cublasLtMatmulMatrixScale_t mode) {
 
 // What the manual says of FP8 with these scales on this chip.
 cublasStatus_t check_scales(const Product& p, int capability, bool fast) {
-  constexpr auto kRows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F, kMicro = CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+  constexpr auto kRows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
   const auto x = p.a.mode, y = p.b.mode;
   const bool blocks = is_block(x) && is_block(y),
              both_large = x == y && x == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
@@ -171,14 +170,14 @@ cublasStatus_t check_scales(const Product& p, int capability, bool fast) {
   if (x != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F && (p.a.scale == nullptr || p.b.scale == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   if ((x == kRows || blocks) && capability != 90) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (x == kMicro && capability < 100) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (x == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0) return CUBLAS_STATUS_NOT_SUPPORTED;  // not used
   const bool e5m2 = p.a.type == CUDA_R_8F_E5M2 || p.b.type == CUDA_R_8F_E5M2;
   if (blocks && e5m2 && refuses("e5m2_blocks")) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((x == kRows && refuses("rows")) || (blocks && refuses("blocks")) || refuses("all"))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (blocks && (fast || p.c.rows % 4 != 0 || p.c.columns % 4 != 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto aligned = [](const void* scale) { return reinterpret_cast<std::uintptr_t>(scale) % 16 == 0; };
-  if ((blocks || x == kMicro) && !(aligned(p.a.scale) && aligned(p.b.scale))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (blocks && !(aligned(p.a.scale) && aligned(p.b.scale))) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -406,10 +405,6 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* to, cublasComputeT
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
-  const bool mode = attribute == CUBLASLT_MATMUL_DESC_A_SCALE_MODE || attribute == CUBLASLT_MATMUL_DESC_B_SCALE_MODE;
-  if (mode && bytes == 4 && cublasLtGetVersion() < 120900 &&
-      *static_cast<const std::int32_t*>(value) > CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
-    return CUBLAS_STATUS_INVALID_VALUE;
   return of(desc).set(attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,

@@ -10,7 +10,7 @@
 namespace fp8::lt {
 namespace {
 
-constexpr std::int64_t kBlock = 128, kMicro = 32;
+constexpr std::int64_t kBlock = 128;
 
 std::int64_t up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
@@ -45,8 +45,7 @@ std::vector<float> lines(const Matrix& x, bool is_a, std::int64_t k) {
 }
 
 // The scale of the block of line i that has element l of K. 128-element blocks of all lines are adjacent, blocks of
-// 128x128 along K, with columns of a multiple of 4; E8M0 scales have tiles of 128 lines by 4 blocks, in which a row of
-// 16 bytes has the lines r, r + 32, r + 64 and r + 96.
+// 128x128 along K, with columns of a multiple of 4.
 float scale_of(const Matrix& x, std::int64_t i, std::int64_t l, std::int64_t outer, std::int64_t k) {
   if (x.scale == nullptr) return 1;
   switch (x.mode) {
@@ -56,11 +55,6 @@ float scale_of(const Matrix& x, std::int64_t i, std::int64_t l, std::int64_t out
       return static_cast<const float*>(x.scale)[l / kBlock * outer + i];
     case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
       return static_cast<const float*>(x.scale)[i / kBlock * 4 * up(up(k, kBlock), 4) + l / kBlock];
-    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0: {
-      const std::int64_t j = l / kMicro, tile = i / 128 * up(up(k, kMicro), 4) + j / 4;
-      const std::int64_t at = tile * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
-      return std::ldexp(1.0f, static_cast<const std::uint8_t*>(x.scale)[at] - 127);
-    }
     default:
       return *static_cast<const float*>(x.scale);
   }
@@ -76,10 +70,9 @@ float dot(const float* a, const float* b, std::int64_t n) {
 // Elements of K that have one pair of scales.
 std::int64_t block_of(const Product& p, std::int64_t k) {
   const auto one = [k](const Matrix& x) {
-    return x.mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 ? kMicro
-           : x.mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || x.mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
-               ? kBlock
-               : k;
+    const bool blocks =
+        x.mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || x.mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    return blocks ? kBlock : k;
   };
   return std::min(one(p.a), one(p.b));
 }
@@ -103,8 +96,6 @@ std::size_t scale_bytes(cublasLtMatmulMatrixScale_t mode, std::int64_t outer, st
       return floats(up(k, kBlock) * outer);
     case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
       return floats(up(outer, kBlock) * 4 * up(up(k, kBlock), 4));
-    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
-      return static_cast<std::size_t>(up(outer, 128) * up(up(k, kMicro), 4) * 512);
     default:
       return sizeof(float);
   }

@@ -41,15 +41,12 @@ first m --precision fp8 --recipe blockwise
 last m --precision fp8 --recipe mxfp8
 3 m --precision fp8 --recipe delayed
 END
-FP8_CUBLASLT_VERSION=120300 steps "$step" before 1 m --batch-size 1 --device cuda --precision fp8 --recipe delayed
-same_bits "a cuBLASLt without scale modes, older than 12.8, has the same bits" before gpu
 
-# --- a library that has no kernels with row scales, one that refuses calls of those that it has, and one that is older than they are
+# --- a library that has no kernels with row scales, and one that refuses calls of those that it has
 steps "$step" rows 1 m --batch-size 1 --device cuda --precision fp8 --recipe rowwise
 is "with kernels for row scales nothing is noted" "$(cat err)" ""
 noted="fp8-step: row scales are applied to the sums of some GEMMs: matrix multiply:"
-for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.10.0 refused" \
-  "FP8_CUBLASLT_VERSION=120800:.* needs cuBLASLt 12.9 or later, and this is cuBLASLt 12.8.0$"; do
+for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0 has no kernel for" "FP8_CUBLASLT_REFUSES=row_calls:cuBLASLt 13.10.0 refused"; do
   rm -f after
   export "${way%%:*}"
   steps "$step" after 1 m --batch-size 1 --device cuda --precision fp8 --recipe rowwise
@@ -57,8 +54,10 @@ for way in "FP8_CUBLASLT_REFUSES=rows:cuBLASLt 13.10.0 on compute capability 9.0
   near "${way%%:*}: the losses are those with row scales in the library" after rows 1e-4
   unset FP8_CUBLASLT_REFUSES FP8_CUBLASLT_VERSION
 done
-FP8_CUBLASLT_VERSION=120800 steps "$step" x 1 m --device cuda --precision fp8 --recipe blockwise
-is "scales for blocks have no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'with scales for 1x128 .* needs cuBLASLt 12.9 or later' err)" "2 1 1"
+FP8_CUBLASLT_REFUSES=blocks steps "$step" x 1 m --device cuda --precision fp8 --recipe blockwise
+is "scales for blocks have no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'has no kernel for .* with scales for 1x128' err)" "2 1 1"
+FP8_CUBLASLT_VERSION=120800 steps "$step" x 1 m --device cuda
+is "a cuBLASLt that is too old: status 2 and one line" "$? $(grep '^fp8-step: ' err)" "2 fp8-step: cuBLASLt 12.8.0 is too old: cuBLAS of CUDA 12.9 or later is needed"
 FP8_CUBLASLT_REFUSES=fp8_calls steps "$step" x 1 m --device cuda --precision fp8 --recipe tensorwise
 is "a refused call with one scale has no other way: status 2 and one line" "$? $(grep -c '^fp8-step: ' err) $(grep -c 'cuBLASLt 13.10.0 refused ' err)" "2 1 1"
 FP8_CUBLASLT_REFUSES=narrow "${step%/*}/libraries_test" --gtest_filter='*Fp8GemmGpu*' >out 2>err

@@ -18,7 +18,7 @@ namespace fp8::gemm {
 /// The library's functions. Programs load the library and are not linked with it.
 class CublasLt {
  public:
-  /// Loads the library. Throws Error that names the package to install.
+  /// Loads the library. Throws Error that names the package to install, or if it is older than 12.9.
   CublasLt();
 
   decltype(&::cublasLtCreate) create;                                ///< see cublasLt.h, as all of these

@@ -9,8 +9,7 @@
 namespace fp8::gemm {
 namespace {
 
-constexpr std::size_t kScaleModesFrom = 120800;   // version that introduced scale modes
-constexpr std::size_t kHopperModesFrom = 120900;  // version that introduced row scales and blocks of 128
+constexpr std::size_t kFirstVersion = 120900;  // that introduced row scales and blocks of 128
 // An address that is never read; the heuristic uses its alignment only.
 constexpr std::uintptr_t kSomewhere = std::uintptr_t{1} << 30;
 
@@ -37,8 +36,6 @@ cublasLtMatmulMatrixScale_t mode(Scaling s) {
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
     case Scaling::blk128x128_32f:
       return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
-    case Scaling::vec32_ue8m0:
-      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
     case Scaling::per_batch_scalar_32f:
       return kScaleOfEach;
     case Scaling::none:
@@ -75,6 +72,7 @@ CublasLt::CublasLt()
   load(preference_destroy, "cublasLtMatmulPreferenceDestroy");
   load(preference_set, "cublasLtMatmulPreferenceSetAttribute");
   load(preference_get, "cublasLtMatmulPreferenceGetAttribute");
+  if (version() < kFirstVersion) throw Error(name() + " is too old: cuBLAS of CUDA 12.9 or later is needed");
   if (version() >= kGroupsFrom) load(grouped_layout_create, "cublasLtGroupedMatrixLayoutCreate");
 }
 
@@ -138,12 +136,6 @@ void LtPlan::describe_scales() {
   set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(plan.fast_accumulation ? 1 : 0));
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere(0));
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere(0));
-  const std::size_t have = lt.version();
-  if (have < kScaleModesFrom && plan.a.scaling == Scaling::scalar_32f) return;
-  if (have < kHopperModesFrom && plan.a.scaling != Scaling::scalar_32f) {
-    refusal = "matrix multiply: " + name_of(plan) + " needs cuBLASLt 12.9 or later, and this is " + lt.name();
-    return;
-  }
   set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(plan.a.scaling));
   set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(plan.b.scaling));
 }

@@ -10,9 +10,8 @@
 namespace fp8::gemm {
 namespace {
 
-constexpr std::int64_t kWord = 16;    // bytes: alignment of addresses and strides for tensor cores
-constexpr std::int64_t kBlock = 128;  // elements of a side of a block
-constexpr std::int64_t kMicroBlock = 32;
+constexpr std::int64_t kWord = 16;         // bytes: alignment of addresses and strides for tensor cores
+constexpr std::int64_t kBlock = 128;       // elements of a side of a block
 constexpr std::int64_t kRowsOfBlocks = 8;  // extents of C with scales for blocks of 128
 constexpr std::size_t kApart = 256;        // bytes: alignment of parts of scratch
 
@@ -44,7 +43,6 @@ const char* sharing(const Side& s) {
     case ScaleBlocks::block128x128:
       return "scales for 128x128";
     case ScaleBlocks::block1x32:
-      return "scales for 1x32";
     case ScaleBlocks::none:
       break;
   }
@@ -60,8 +58,6 @@ void check_capability(const Side& s, int capability) {
       s.operand.blocks == ScaleBlocks::block1x128 || s.operand.blocks == ScaleBlocks::block128x128;
   if (blocks_of_128 && capability != 90)
     refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 9.0" + has);
-  if (s.operand.blocks == ScaleBlocks::block1x32 && capability < 100)
-    refuse(std::string(s.name) + ": FP8 with " + sharing(s) + " needs compute capability 10.0 or later" + has);
 }
 
 // Elements along K that the library contracts, including the padding, which is zero in both operands.
@@ -110,18 +106,12 @@ void check_blocks(const Side& s) {
   const View& v = s.operand.inverse_scale;
   const std::int64_t groups = divide_up(s.k(), kBlock);
   bool fits = v.empty() || reinterpret_cast<std::uintptr_t>(v.data) % kWord == 0;
-  if (s.operand.blocks == ScaleBlocks::block1x32) {
-    if (s.k() % kMicroBlock != 0) refuse(std::string(s.name) + ": scales for 1x32 need K to be a multiple of 32");
-    fits = fits && (v.dtype == DType::e8m0 || v.dtype == DType::u8) && v.contiguous() &&
-           v.size() == round_up(s.outer(), kBlock) * round_up(s.k() / kMicroBlock, 4);
-  } else {
-    const bool rows = s.operand.blocks == ScaleBlocks::block1x128;
-    const std::int64_t outer = rows ? s.outer() : divide_up(s.outer(), kBlock);
-    fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
-    const std::int64_t step_outer = rows ? 1 : round_up(groups, 4);
-    const std::int64_t step_k = rows ? round_up(outer, kRowsOfBlocks) : 1;
-    fits = fits && (outer <= 1 || v.stride[0] == step_outer) && (groups <= 1 || v.stride[1] == step_k);
-  }
+  const bool rows = s.operand.blocks == ScaleBlocks::block1x128;
+  const std::int64_t outer = rows ? s.outer() : divide_up(s.outer(), kBlock);
+  fits = fits && v.dtype == DType::f32 && v.rank == 2 && v.shape[0] == outer && v.shape[1] == groups;
+  const std::int64_t step_outer = rows ? 1 : round_up(groups, 4);
+  const std::int64_t step_k = rows ? round_up(outer, kRowsOfBlocks) : 1;
+  fits = fits && (outer <= 1 || v.stride[0] == step_outer) && (groups <= 1 || v.stride[1] == step_k);
   if (!fits || v.empty()) refuse(std::string(s.name) + ": " + sharing(s) + " blocks have a wrong type or layout");
 }
 
@@ -150,7 +140,6 @@ Scaling scaling_of(const Side& s, bool vectors) {
     case ScaleBlocks::block128x128:
       return Scaling::blk128x128_32f;
     case ScaleBlocks::block1x32:
-      return Scaling::vec32_ue8m0;
     case ScaleBlocks::none:
       break;
   }
@@ -169,7 +158,10 @@ void check_result_of_codes(const View& c, std::int64_t stride) {
 
 void add_codes(DeviceCall& call, const Side& a, const Side& b, const View& c, const MatmulOptions& options,
                int capability, bool after) {
-  for (const Side* s : {&a, &b}) check_capability(*s, capability);
+  for (const Side* s : {&a, &b}) {
+    if (s->operand.blocks == ScaleBlocks::block1x32) refuse("scales for 1x32 are multiplied into FP8 values on a GPU");
+    check_capability(*s, capability);
+  }
   check_pair(a, b, c, options);
   for (const Side* s : {&a, &b}) {
     if (s->operand.blocks != ScaleBlocks::none) check_blocks(*s);
@@ -213,8 +205,6 @@ const char* scaling_text(Scaling s) {
       return " with scales for 1x128";
     case Scaling::blk128x128_32f:
       return " with scales for 128x128";
-    case Scaling::vec32_ue8m0:
-      return " with scales for 1x32";
     case Scaling::none:
       break;
   }

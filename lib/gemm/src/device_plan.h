@@ -20,15 +20,7 @@ namespace fp8::gemm {
 
 /// Scale mode of one operand; the names of cublasLtMatmulMatrixScale_t.
 /// `per_batch_scalar_32f` is scalar_32f for GEMMs that are computed together.
-enum class Scaling : std::uint8_t {
-  none,
-  scalar_32f,
-  outer_vec_32f,
-  vec128_32f,
-  blk128x128_32f,
-  vec32_ue8m0,
-  per_batch_scalar_32f
-};
+enum class Scaling : std::uint8_t { none, scalar_32f, outer_vec_32f, vec128_32f, blk128x128_32f, per_batch_scalar_32f };
 
 /// One operand of the library, column-major.
 struct Factor {

@@ -15,9 +15,9 @@
 namespace fp8::gemm::testing {
 
 /// How inverse scales are shared.
-enum class Sharing : std::uint8_t { one, vector, block1x128, block128x128, block1x32 };
+enum class Sharing : std::uint8_t { one, vector, block1x128, block128x128 };
 
-/// How the scales of A and of B are shared, in every pair that a device supports, except blocks of 32.
+/// How the scales of A and of B are shared, in every pair that a device supports.
 struct SharingPair {
   Sharing a, b;
 };
@@ -41,7 +41,6 @@ struct Codes {
   Operand operand(bool as_b) const {
     const ScaleBlocks blocks = sharing == Sharing::block1x128     ? ScaleBlocks::block1x128
                                : sharing == Sharing::block128x128 ? ScaleBlocks::block128x128
-                               : sharing == Sharing::block1x32    ? ScaleBlocks::block1x32
                                                                   : ScaleBlocks::none;
     return {as_b ? codes.transposed() : codes, format, scales, blocks};
   }
@@ -53,7 +52,7 @@ inline float power_of_2(std::uint64_t seed, std::int64_t index) {
 }
 
 /// Index of the scale of element (outer, k) in scale memory. Source: cuBLAS 13.1, "Scaling factors
-/// layouts" and "1D Block Scaling Factors Layout".
+/// layouts".
 inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t ks, std::int64_t outer,
                              std::int64_t k) {
   const auto up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to; };
@@ -65,12 +64,9 @@ inline std::int64_t scale_at(Sharing sharing, std::int64_t outers, std::int64_t 
     case Sharing::block1x128:
       return k / 128 * (8 * up(outers, 8)) + outer;
     case Sharing::block128x128:
-      return outer / 128 * (4 * up(up(ks, 128), 4)) + k / 128;
-    case Sharing::block1x32:
       break;
   }
-  const std::int64_t group = k / 32, tile = outer / 128 * up(up(ks, 32), 4) + group / 4;
-  return 512 * tile + outer % 32 * 16 + outer % 128 / 32 * 4 + group % 4;
+  return outer / 128 * (4 * up(up(ks, 128), 4)) + k / 128;
 }
 
 /// Codes of integers from -3 to 3 with random scales.
@@ -88,12 +84,9 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
   } else if (sharing == Sharing::block1x128) {
     out.scale_memory = tensor::Tensor(DType::f32, {groups, lines});
     out.scales = out.scale_memory.view().columns(0, outer).transposed();
-  } else if (sharing == Sharing::block128x128) {
+  } else {
     out.scale_memory = tensor::Tensor(DType::f32, {(outer + 127) / 128, (groups + 3) / 4 * 4});
     out.scales = out.scale_memory.view().columns(0, groups);
-  } else {
-    out.scale_memory = tensor::Tensor(DType::e8m0, {(outer + 127) / 128 * 128 * ((k / 32 + 3) / 4 * 4)});
-    out.scales = out.scale_memory.view();
   }
   auto* bytes = static_cast<std::uint8_t*>(out.memory.view().data);
   for (std::int64_t o = 0; o < outer; ++o) {
@@ -102,11 +95,7 @@ inline Codes make_codes(DType format, std::int64_t outer, std::int64_t k, Sharin
       const float value = static_cast<float>(word % 7) - 3.0f;
       const std::int64_t at = scale_at(sharing, outer, k, o, i);
       const float scale = power_of_2(seed, at);
-      if (sharing == Sharing::block1x32) {
-        static_cast<std::uint8_t*>(out.scales.data)[at] = dtype::to_e8m0_round_up(scale);
-      } else {
-        static_cast<float*>(out.scales.data)[at] = scale;
-      }
+      static_cast<float*>(out.scales.data)[at] = scale;
       bytes[o * stride + i] = format == DType::e4m3 ? dtype::to_e4m3(value) : dtype::to_e5m2(value);
       out.values.push_back(value * scale);
     }

@@ -36,8 +36,6 @@ float element(const Factor& f, const void* data, std::int64_t at) {
 float scale(const Factor& f, const void* data, std::int64_t outers, std::int64_t ks, std::int64_t outer,
             std::int64_t k) {
   if (f.scaling == Scaling::none || data == nullptr) return 1.0f;
-  if (f.scaling == Scaling::vec32_ue8m0)
-    return dtype::from_e8m0(static_cast<const std::uint8_t*>(data)[scale_at(Sharing::block1x32, outers, ks, outer, k)]);
   const Sharing how = f.scaling == Scaling::scalar_32f      ? Sharing::one
                       : f.scaling == Scaling::outer_vec_32f ? Sharing::vector
                       : f.scaling == Scaling::vec128_32f    ? Sharing::block1x128
@@ -230,20 +228,6 @@ TEST(DevicePlan, RowScalesAreAppliedAfterTheSumIfTheLibraryHasNone) {
       EXPECT_FALSE(first_difference(c.view(), product(a, b))) << static_cast<int>(sa) << static_cast<int>(sb);
     }
   }
-}
-
-TEST(DevicePlan, MicroscaledCodesNeedBlackwell) {
-  const Codes a = make_codes(DType::e4m3, 24, 160, Sharing::block1x32, 1),
-              b = make_codes(DType::e4m3, 136, 160, Sharing::block1x32, 2);
-  const Tensor c(DType::f32, {24, 136});
-  const Operand left = a.operand(false), right = b.operand(true);
-  const DeviceCall call = describe(left, right, c.view(), {}, 100);
-  library(call.plan, {right.matrix.data, left.matrix.data, right.inverse_scale.data, left.inverse_scale.data, nullptr,
-                      c.view().data});
-  EXPECT_FALSE(first_difference(c.view(), product(a, b)));
-  EXPECT_EQ(
-      test::error_of([&] { describe(left, right, c.view(), {}, kHopper); }),
-      "matrix multiply: A: FP8 with scales for 1x32 needs compute capability 10.0 or later, and this chip has 9.0");
 }
 
 class Refusals : public ::testing::Test {

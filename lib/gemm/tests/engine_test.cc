@@ -260,11 +260,12 @@ TEST_F(EngineTest, PlansForAnAbsentGpu) {
   for (const Mode& m : {Mode{.a = one, .b = one, .fast_accumulation = true},
                         {.a = many, .b = many},
                         {.a = rows, .b = squares},
-                        {.a = micro, .b = micro},
                         {.a = rows, .b = rows, .c = DType::f32, .accumulate = true}})
     plan_mode(engine_, dry, m);
   plan_mode(engine_, dry, {.a = many, .b = one});
   EXPECT_EQ(engine_.scratch_bytes(), (std::size_t{32} << 20) + 256 * sizeof(float)) << "one scale is broadcast";
+  EXPECT_EQ(test::error_of([&] { plan_mode(engine_, dry, {.a = micro, .b = micro}); }),
+            "matrix multiply: scales for 1x32 are multiplied into FP8 values on a GPU");
   EXPECT_EQ(test::error_of([&] { plan_mode(engine_, dry, {.a = squares, .b = squares}); }),
             "matrix multiply: A with scales for 128x128 and B with scales for 128x128 is not supported by cuBLASLt");
   Context real = dry;

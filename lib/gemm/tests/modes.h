@@ -35,7 +35,7 @@ inline Operand sample(const Mode::Side& side, device::DeviceType device) {
   if (fp8) o.inverse_scale = nowhere(device, DType::f32, {side.vector ? kSide : 1});
   if (side.blocks == ScaleBlocks::block1x128) o.inverse_scale = nowhere(device, DType::f32, {2, kSide}).transposed();
   if (side.blocks == ScaleBlocks::block128x128) o.inverse_scale = nowhere(device, DType::f32, {2, 4}).columns(0, 2);
-  if (side.blocks == ScaleBlocks::block1x32) o.inverse_scale = nowhere(device, DType::e8m0, {kSide * 8});
+  if (side.blocks == ScaleBlocks::block1x32) o.inverse_scale = nowhere(device, DType::f32, {kSide, kSide / 32});
   return o;
 }
 

@@ -39,7 +39,7 @@ enum class ScaleBlocks : std::uint8_t {
   /// can be read; compute capability 9.0
   block1x128,
   block128x128,  ///< 128 x 128, f32 [ceil(outer/128), ceil(K/128)], stride [ceil(K/128) up to a multiple of 4, 1]; 9.0
-  block1x32,     ///< 1 x 32 along K, E8M0 bytes in tiles of 128 x 4, all whole, contiguous; from 10.0 on
+  block1x32,     ///< 1 x 32 along K; on the host only
 };
 
 /// One operand. FP8 codes as bytes (u8, on a device) have unit stride along K and the other stride a multiple of 16; if
