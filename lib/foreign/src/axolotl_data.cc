@@ -6,6 +6,7 @@
 
 #include "axolotl.h"
 #include "data_files.h"
+#include "finish.h"
 
 namespace fp8::foreign {
 namespace {
@@ -197,10 +198,9 @@ void read_axolotl_data(Mapping& m) {
   read_sets(m, "test_datasets", false, import.data.eval);
   if (!m.has("datasets") && !m.has("pretraining_dataset")) import.missing.emplace_back("data: the file names none");
   m.note("chat_template", Class::does_nothing, {}, "read only by data sets of type chat_template");
-  for (std::size_t i = 1; i < import.data.train.size(); ++i)
-    if (import.data.train[i].format != import.data.train[0].format ||
-        import.data.train[i].columns != import.data.train[0].columns)
-      import.unready.emplace_back("data: data sets of several forms: tokenize each, see fp8-tokenize(1)");
+  if (!import.data.train.empty() && !read_together(import.data.train))
+    import.unready.emplace_back(
+        "data: one data set is text and another has conversations: tokenize each, see fp8-tokenize(1)");
   read_lengths(m);
 }
 

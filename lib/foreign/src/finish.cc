@@ -130,6 +130,7 @@ void finish(Import& import) {
   set_steps(import, samplers);
   if (import.data.length > 0) import.set("seq-length", import.data.length);
   if (import.data.chat_template) import.set("any-template", true);  // the trainer does not compare templates either
+  if (!import.flags.contains("optimizer")) import.set("optimizer", "adamw");
   import.set("data", "data.h5");
   if (!import.data.eval.empty())
     import.set("eval-data", "eval.h5");

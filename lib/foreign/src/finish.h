@@ -9,6 +9,14 @@
 
 namespace fp8::foreign {
 
+// Whether one call of fp8-tokenize reads all sources: their records have the same form, or are conversations.
+bool read_together(const std::vector<DataSource>& sources);
+
+// The value of --columns for a source; empty if its columns have the names of its format.
+std::string columns_of(const DataSource& source);
+// The values for sources that are read together: one for all, or one for each file, with its format.
+std::vector<std::string> columns_of(const std::vector<DataSource>& sources);
+
 // Values of the flags of fp8-tokenize that a source and a plan imply, without FILE and --output.
 std::vector<std::string> tokenize_flags(const Import& import, const std::vector<DataSource>& sources, bool train);
 

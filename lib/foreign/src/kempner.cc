@@ -133,7 +133,10 @@ void read_optimizer(Mapping& m) {
   if (name == "adamw") {
     m.answer("optimizer.name", "adamw", Class::mapped, {}, "AdamW");
   } else {
-    m.refuse("optimizer.name", name + " is not built here; the nearest is adamw");
+    m.refuse("optimizer.name", name == "muon"
+                                   ? "--optimizer muon has other matrices: KempnerForge leaves those with an "
+                                     "aspect above 10 to AdamW"
+                                   : name + " is not built here; the nearest is adamw");
     for (const std::string key : {"muon_momentum", "muon_ns_steps", "muon_adam_lr", "schedule_free_warmup_steps"})
       m.refuse("optimizer." + key, "read by optimizer " + name + ", which is not built here");
   }

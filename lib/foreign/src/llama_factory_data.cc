@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 
+#include "finish.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/foreign/keys.h"
@@ -191,13 +192,8 @@ std::vector<DataSource> llama_factory_data(Import& import, const std::string& fo
     }
     sources.push_back(Reader(import, info, name).read(folder, pretraining));
   }
-  const bool alike = std::ranges::all_of(sources, [&](const DataSource& s) {
-    return s.format == sources.front().format && s.columns == sources.front().columns;
-  });
-  if (!alike)
-    import.missing.emplace_back(
-        "data: the data sets have different formats or columns, of which fp8-tokenize reads one "
-        "at a time: bring them into one");
+  if (!sources.empty() && !read_together(sources))
+    import.missing.emplace_back("data: one data set is text and another has conversations: bring them into one");
   return sources;
 }
 

@@ -15,15 +15,7 @@
 namespace fp8::foreign {
 namespace {
 
-std::string joined(const std::vector<std::string>& parts, const char* between) {
-  std::string all;
-  for (const std::string& part : parts) all += (all.empty() ? "" : between) + part;
-  return all;
-}
-
-chat::Columns columns_of(const DataSource& source) {
-  return source.columns.empty() ? chat::Columns() : chat::Columns(joined(source.columns, ","));
-}
+chat::Columns parsed(const std::string& columns) { return columns.empty() ? chat::Columns() : chat::Columns(columns); }
 
 chat::Format format_of(const DataSource& source) {
   for (const chat::Format f : {chat::Format::sharegpt, chat::Format::messages})
@@ -33,7 +25,7 @@ chat::Format format_of(const DataSource& source) {
 
 // Records of a file that are conversations.
 std::int64_t count_conversations(const DataSource& source, const std::string& file, bool skips_bad) {
-  const chat::Schema schema = chat::schema_of(format_of(source), columns_of(source));
+  const chat::Schema schema = chat::schema_of(format_of(source), parsed(columns_of(source)));
   json::RecordReader reader(file, json::Layout::by_content);
   std::int64_t records = 0, good = 0;
   while (!source.most_records || records < *source.most_records) {
@@ -58,7 +50,7 @@ std::int64_t count_rendered(const Import& import) {
   data::ChatOptions o;
   for (const DataSource& source : plan.train) o.inputs.insert(o.inputs.end(), source.files.begin(), source.files.end());
   o.format = format_of(plan.train.front());
-  o.columns = columns_of(plan.train.front());
+  for (const std::string& columns : columns_of(plan.train)) o.columns.push_back(parsed(columns));
   o.tokenizer = &tokenizer;
   o.special = declared.special;
   const chat::Choice choice = chat::choose_template(plan.chat_template, declared.own_template, true);
@@ -84,7 +76,7 @@ std::int64_t count_text(const Import& import) {
     o.inputs.insert(o.inputs.end(), source.files.begin(), source.files.end());
   const DataSource& first = import.data.train.front();
   o.from = data::parse_source(first.format).value_or(data::Source::automatic);
-  o.text_column = columns_of(first).get("text", "text");
+  o.text_column = parsed(columns_of(first)).get("text", "text");
   o.tokenizer = declared.id;
   o.encode_with = &declared;
   o.vocab_size = declared.vocab_size;

@@ -1,5 +1,6 @@
 // run.sh.
 #include <algorithm>
+#include <array>
 
 #include "finish.h"
 #include "fp8/base/error.h"
@@ -55,16 +56,42 @@ void add_chat_flags(const DataPlan& plan, bool train, std::vector<std::string>& 
   if (train && plan.eval_share > 0) add("--eval-share", format_double(plan.eval_share));
 }
 
+// Whether the records of all sources have the same form.
+bool alike(const std::vector<DataSource>& sources) {
+  return std::ranges::all_of(sources, [&](const DataSource& s) {
+    return s.format == sources.front().format && s.columns == sources.front().columns;
+  });
+}
+
 }  // namespace
+
+bool read_together(const std::vector<DataSource>& sources) {
+  constexpr std::array<std::string_view, 3> kConversations = {"alpaca", "sharegpt", "messages"};
+  return alike(sources) || std::ranges::all_of(sources, [&](const DataSource& s) {
+           return std::ranges::find(kConversations, s.format) != kConversations.end();
+         });
+}
+
+std::string columns_of(const DataSource& source) {
+  std::string all;
+  for (const std::string& column : source.columns) all += (all.empty() ? "" : ",") + column;
+  return all;
+}
+
+std::vector<std::string> columns_of(const std::vector<DataSource>& sources) {
+  if (alike(sources)) return {columns_of(sources.front())};
+  std::vector<std::string> of_files;
+  for (const DataSource& s : sources)
+    of_files.insert(of_files.end(), s.files.size(),
+                    "format=" + s.format + (s.columns.empty() ? "" : ",") + columns_of(s));
+  return of_files;
+}
 
 std::vector<std::string> tokenize_flags(const Import& import, const std::vector<DataSource>& sources, bool train) {
   const DataSource& first = sources.front();
   std::vector<std::string> words = {"--from", first.format};
-  if (!first.columns.empty()) {
-    std::string all;
-    for (const std::string& column : first.columns) all += (all.empty() ? "" : ",") + column;
-    words.insert(words.end(), {"--columns", all});
-  }
+  for (const std::string& columns : columns_of(sources))
+    if (!columns.empty()) words.insert(words.end(), {"--columns", columns});
   if (!import.tokenizer.empty()) words.insert(words.end(), {"--tokenizer", import.tokenizer});
   if (first.most_records) words.insert(words.end(), {"--max-samples", std::to_string(*first.most_records)});
   if (import.eos) words.insert(words.end(), {"--no-special", "--eos", std::to_string(*import.eos)});
