@@ -149,6 +149,7 @@ MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec&
                      .batch = [&](const Context& there, device::PooledMemory& memory, int) {
                        return on_device(there, batch_of(trained), memory);
                      }});
+    if (!spec.store.updates) return;
     const optim::Gate gate;
     dry.store.update(ctx, dry.engine, {}, {.gate = &gate});
   };

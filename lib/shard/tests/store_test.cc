@@ -106,7 +106,7 @@ TEST(Store, MatricesDecayOrAllDo) {
     kit.store.gradients().finish(kit.ctx);
     const optim::Settings settings{.weight_decay = 0.5f, .decay_all = all};
     const optim::Gate gate;
-    kit.store.update(kit.ctx, settings, optim::scalars_of(settings, 1, 0.5, 0, &gate));
+    kit.store.update(kit.ctx, kit.engine, settings, optim::scalars_of(settings, 1, 0.5, 0, &gate));
     for (const ParameterShard& o : kit.store.shards()) {
       const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       EXPECT_EQ(o.master.as<float>()[0], all || p.shape.size() > 1 ? 0.75f : 1.0f) << p.name;
