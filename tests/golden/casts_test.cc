@@ -419,7 +419,7 @@ Results results(const Layer& layer) { return {{"y", &layer.y}, {"dx", &layer.dx}
 std::vector<quant::Recipe> stored_recipes() {
   std::vector<quant::Recipe> stored;
   for (const quant::Recipe& recipe : quant::recipes())
-    if (recipe.scale_rule != quant::ScaleRule::blockwise && recipe.scale_rule != quant::ScaleRule::mx)
+    if (recipe.scale_rule != quant::ScaleRule::blockwise && recipe.scale_rule != quant::ScaleRule::mx && !recipe.fp4())
       stored.push_back(recipe);
   return stored;
 }

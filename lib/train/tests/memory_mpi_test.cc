@@ -132,7 +132,7 @@ bool refused(const std::string& a, const std::string& b) {
          is_not("block codes", each, {"plain form", "f32 activations", "no FP8 all-gather"}) ||
          is_not("single copy", every, {"rowwise"}) || is_not("fused", every, {"tensorwise", "current"}) ||
          is("fused", {"statistics 2", "all linears", "dropout"}) || is("hopper", {"mxfp8"}) ||
-         is("bf16 master", {"all linears", "dropout"});
+         is("nvfp4", {"hopper", "e4m3 gradients"}) || is("bf16 master", {"all linears", "dropout"});
 }
 
 // Rows of values, one of each option, such that every pair that is not refused is in a row. Greedy: a row begins with a
