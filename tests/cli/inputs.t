@@ -106,6 +106,16 @@ for words in "" -n; do
   is "fp8-step: the folder of the model as that of the run $words" "$? $(cat err)" "2 fp8-step: --out: run is MODEL too: name the folder of a new run, or go on with this run by fp8-resume run"
 done
 echo fp8-step >>tested
+
+mkdir into && echo '[{"instruction":"a","output":"b"}]' >into/run.json
+echo '{"set":{"file_name":"run.json"}}' >into/dataset_info.json
+printf '%s\n' 'stage: sft' 'finetuning_type: full' 'dataset: set' 'template: llama3' 'cutoff_len: 64' >lf.yaml
+everything >sums
+fp8-import lf.yaml --dataset-dir into -o into -f >out 2>err
+is "fp8-import: a file of data in the folder of the output" "$? $(cat err)" "2 fp8-import: into/run.json: $input"
+everything | cmp -s - sums
+result $? "and every file is as it was"
+echo fp8-import >>tested
 echo fp8-sweep >>tested # its output is a folder of runs, in which it replaces nothing
 everything | cmp -s - sums
 result $? "every file is as it was"

@@ -39,6 +39,17 @@ void check_flags(foreign::Import& import) {
   }
 }
 
+// The files that the import has read, which no output replaces.
+std::vector<std::string> inputs_of(const foreign::Import& import) {
+  std::vector<std::string> inputs = import.options.files;
+  for (const foreign::Document& d : import.documents) inputs.push_back(d.path);
+  for (const auto* sources : {&import.data.train, &import.data.eval})
+    for (const foreign::DataSource& s : *sources) inputs.insert(inputs.end(), s.files.begin(), s.files.end());
+  if (import.options.dataset_dir) inputs.push_back(*import.options.dataset_dir + "/dataset_info.json");
+  if (import.options.model) inputs.push_back(*import.options.model + "/config.json");
+  return inputs;
+}
+
 // Writes the files; an older run.sh that no longer fits is removed.
 void write_files(const std::string& folder, bool force, const foreign::Import& import, bool script) {
   std::vector<std::pair<std::string, std::string>> files = {{"run.json", foreign::configuration_text(import)}};
@@ -47,7 +58,8 @@ void write_files(const std::string& folder, bool force, const foreign::Import& i
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) throw_errno(folder, "cannot create the folder", error.value());
-  for (const auto& [name, text] : files) check_output(folder + "/" + name, force, import.options.files);
+  const std::vector<std::string> inputs = inputs_of(import);
+  for (const auto& [name, text] : files) check_output(folder + "/" + name, force, inputs);
   if (!script && force) fs::remove(folder + "/run.sh", error);
   for (const auto& [name, text] : files) {
     AtomicFile file(folder + "/" + name, force);

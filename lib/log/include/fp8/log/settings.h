@@ -42,11 +42,11 @@ struct Settings {
 
 /// The settings that a gate checks: the number of steps, and settings that a resumed run may not change, except the
 /// seed. Logs that list their fixed settings may add names.
-inline constexpr std::array<std::string_view, 25> kCheckedSettings = {
-    "model",       "data",        "seq-length",   "global-batch", "sampler",     "documents", "steps",
-    "lr",          "schedule",    "warmup-steps", "warmup-ratio", "warmup-from", "min-lr",    "schedule-steps",
-    "decay-steps", "decay-shape", "weight-decay", "decay",        "betas",       "eps",       "clip",
-    "master",      "moments",     "aux-loss",     "z-loss"};
+inline constexpr std::array<std::string_view, 27> kCheckedSettings = {
+    "model",     "data",           "seq-length",  "global-batch", "sampler",      "documents",    "steps",
+    "optimizer", "muon-scale",     "lr",          "schedule",     "warmup-steps", "warmup-ratio", "warmup-from",
+    "min-lr",    "schedule-steps", "decay-steps", "decay-shape",  "weight-decay", "decay",        "betas",
+    "eps",       "clip",           "master",      "moments",      "aux-loss",     "z-loss"};
 
 /// The settings in a run record; nullopt when the record has no object `config`. A flag whose value is null or
 /// false has the value in the record's member `settings`, if that has one. Only FP8 has a recipe.
