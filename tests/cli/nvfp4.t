@@ -43,8 +43,8 @@ train some $four --fp8-gemms forward --batch-size 8
 is "and with --fp8-gemms" "$(field fp4_gemms some | tail -1) $(field bf16_gemms some | tail -1)" "14 19"
 train eight --recipe tensorwise --batch-size 8
 is "runs without FP4 have no field of it" "$(field fp4_gemms eight)" ""
-fp8-eval m.h5 --data d.h5 --seq-length 16 --precision fp8 $four >eval 2>err
-is "fp8-eval has them too" "$(field fp4_flop_share eval | cut -c 1-3) $(field fp8_flop_share eval)" "0.8 0.0"
+fp8-eval m.h5 --data d.h5 --seq-length 16 --precision fp8 $four >eval-out 2>err
+is "fp8-eval has them too" "$(field fp4_flop_share eval-out | cut -c 1-3) $(field fp8_flop_share eval-out)" "0.8 0.0"
 
 # --- refusals
 refused "a format of FP8" "--fp8-format: no operand is FP8 under --recipe nvfp4" m.h5 $flags --out x $four --fp8-format e4m3

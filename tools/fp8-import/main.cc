@@ -60,7 +60,11 @@ void write_files(const std::string& folder, bool force, const foreign::Import& i
   if (error) throw_errno(folder, "cannot create the folder", error.value());
   const std::vector<std::string> inputs = inputs_of(import);
   for (const auto& [name, text] : files) check_output(folder + "/" + name, force, inputs);
-  if (!script && force) fs::remove(folder + "/run.sh", error);
+  const std::string older = folder + "/run.sh";
+  if (!script && fs::exists(older, error)) {
+    check_output(older, force, inputs);
+    if (!fs::remove(older, error)) throw_errno(older, "cannot remove the older script", error.value());
+  }
   for (const auto& [name, text] : files) {
     AtomicFile file(folder + "/" + name, force);
     File out = File::create_or_empty(file.path());
@@ -68,6 +72,16 @@ void write_files(const std::string& folder, bool force, const foreign::Import& i
     out.close();
     file.commit();
   }
+}
+
+// Notes on what run.sh makes only where it is not there, so that it stays as an earlier run.sh made it.
+void note_of_older(const std::string& folder) {
+  std::string there;
+  std::error_code error;
+  for (const char* name : {"model.h5", "data.h5", "eval.h5", "run", "adapter", "model"})
+    if (fs::exists(folder + "/" + name, error)) there += (there.empty() ? "" : ", ") + std::string(name);
+  if (!there.empty())
+    cli::print_error(kName, folder + ": run.sh keeps what is there: " + there + "; remove what the import changes");
 }
 
 int run_import(const cli::Arguments& arguments) {
@@ -85,10 +99,11 @@ int run_import(const cli::Arguments& arguments) {
   }
   for (const std::string& what : import.missing) cli::print_error(kName, "missing: " + what);
   if (!arguments.flag("quiet")) {
-    for (const std::string& what : import.unready) cli::print_note(kName, what);
+    for (const std::string& what : import.unready) cli::print_error(kName, what);
     for (const foreign::Answer& a : refused)
-      cli::print_note(kName, a.file + ": " + a.key + ": no counterpart" + (a.why.empty() ? "" : ": " + a.why));
-    if (arguments.has("output") && !reason.empty()) cli::print_note(kName, "run.sh is not written: " + reason);
+      cli::print_error(kName, a.file + ": " + a.key + ": no counterpart" + (a.why.empty() ? "" : ": " + a.why));
+    if (arguments.has("output") && reason.empty()) note_of_older(arguments.text("output"));
+    if (arguments.has("output") && !reason.empty()) cli::print_error(kName, "run.sh is not written: " + reason);
   }
   if (!import.missing.empty()) return static_cast<int>(Exit::bad);
   return refused.empty() ? static_cast<int>(Exit::done) : kNoCounterpart;

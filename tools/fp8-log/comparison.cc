@@ -56,6 +56,7 @@ std::vector<Row> comparison_rows(const Comparison& c) {
   add("peak memory", bytes_text(a.memory_peak_bytes), bytes_text(b.memory_peak_bytes), ratio_text(c.memory_ratio));
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
   add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
+  add("linears in FP4", share_text(a.fp4_flop_share), share_text(b.fp4_flop_share), "");
   for (const ExpertFigure& f : kExpertFigures) add(f.label, expert_text(a, f), expert_text(b, f), "");
   if (a.skipped + b.skipped > 0) add("steps skipped", std::to_string(a.skipped), std::to_string(b.skipped), "");
   return rows;

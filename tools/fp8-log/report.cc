@@ -93,6 +93,8 @@ std::vector<Line> lines_of_all_models() {
           {"sent in a step", [](const Summary& s) { return bytes_text(s.sent_bytes); }, "-"},
           {"linears in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share); }, "-"},
           {"all FLOPs in FP8", [](const Summary& s) { return share_text(s.fp8_flop_share_total); }, "-"},
+          {"linears in FP4", [](const Summary& s) { return share_text(s.fp4_flop_share); }, "-"},
+          {"all FLOPs in FP4", [](const Summary& s) { return share_text(s.fp4_flop_share_total); }, "-"},
           {"steps skipped", [](const Summary& s) { return std::to_string(s.skipped); }, ""},
           {"steps without targets", [](const Summary& s) { return std::to_string(s.masked); }, "0"},
           {"checkpoints", [](const Summary& s) { return std::to_string(s.checkpoints); }, ""},

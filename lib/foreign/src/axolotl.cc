@@ -206,6 +206,7 @@ void read_batches(Mapping& m) {
   m.note("batch_size", Class::mapped, "--grad-accumulation", "divided by micro_batch_size");
   Duration& d = import.duration;
   d.epochs = m.number("num_epochs", 1);
+  if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) m.keys().refuse("num_epochs", "needs a number above 0");
   d.rounds_once = true;
   if (m.whole("max_steps", 0) > 0) {
     d.steps = m.whole("max_steps", 0);
@@ -252,7 +253,8 @@ void read_sharding(Mapping& m) {
   for (const char* path : {"fsdp_config.sharding_strategy", "fsdp_config.fsdp_sharding_strategy",
                            "fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward"})
     m.note(path, Class::mapped, "--zero " + zero);
-  bool recompute = m.has("gradient_checkpointing") && m.text("gradient_checkpointing", "false") != "false";
+  const std::string checkpointing = m.text("gradient_checkpointing", "false");
+  bool recompute = checkpointing.starts_with("offload") || m.flag("gradient_checkpointing", false);
   for (const char* path : {"fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing"}) {
     recompute = recompute || m.flag(path, false);
     m.note(path, Class::mapped, m.flag(path, false) ? "--recompute full" : "");

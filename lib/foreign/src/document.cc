@@ -116,6 +116,10 @@ Document parse_document(std::string_view text, Format format, const std::string&
 }
 
 Document read_document(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
+  if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character)
+    throw Error(path + ": not a regular file");
   const std::string text = read_text_file(path, kMostFileBytes);
   return parse_document(text, format_of(path, text), path);
 }

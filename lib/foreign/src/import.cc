@@ -71,6 +71,17 @@ void note_references(Import& import) {
     });
 }
 
+// Throws Error for a file that the trainer's reader did not ask for.
+void check_all_read(const Import& import) {
+  for (std::size_t i = 1; i < import.options.files.size(); ++i) {
+    const Document& d = import.documents[i];
+    const bool empty = d.root.is_object() && d.root.as_object().empty();
+    if (!empty && std::ranges::none_of(import.answers, [&](const Answer& a) { return a.file == d.path; }))
+      throw Error(d.path + ": not read: it is no file of Accelerate or DeepSpeed that goes with " +
+                  import.documents.front().path);
+  }
+}
+
 // Answers in the order of the files, defaults last.
 void sort_answers(Import& import) {
   std::map<std::pair<std::string, std::string>, std::size_t> order;
@@ -111,6 +122,7 @@ Import read(const Options& options) {
   const Trainer& trainer = trainer_of(import);
   import.trainer = trainer.name;
   trainer.read(import);
+  check_all_read(import);
   note_references(import);
   finish(import);
   sort_answers(import);

@@ -139,8 +139,10 @@ void Keys::answer_unknown(const std::string& path, std::span<const KeyRow> rows)
   std::vector<std::string> known(asked_.begin(), asked_.end());
   for (const KeyRow& row : rows)
     if (row.glob.find('*') == std::string_view::npos) known.emplace_back(row.glob);
-  std::erase(known, path);
-  answer(path, Class::no_counterpart, "", "is not known" + cli::did_you_mean(path, known));
+  const std::string why = "is not known" + cli::did_you_mean(path, known);
+  // answer() would make this key one that is suggested.
+  if (const json::Value* const value = find(document_, path); value != nullptr && !answered(path))
+    answer_leaves(path, *value, Class::no_counterpart, "", why);
 }
 
 void Keys::rest_of(const std::string& path, const json::Value& value, std::span<const KeyRow> rows) {

@@ -257,6 +257,7 @@ class Reader {
     if (most > 0) d.steps = most;
     map_.note("max_steps", Class::mapped, most > 0 ? "--steps " + std::to_string(most) : "");
     d.epochs = map_.number("num_train_epochs", 3);
+    if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) map_.keys().refuse("num_train_epochs", "needs a number above 0");
     if (most > 0)
       map_.note("num_train_epochs", Class::does_nothing, "", "max_steps is given");
     else

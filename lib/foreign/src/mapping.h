@@ -11,6 +11,9 @@
 
 namespace fp8::foreign {
 
+// Passes over the data above which a number of epochs is taken for a mistake.
+inline constexpr double kMostEpochs = 1e6;
+
 /// A flag as on a command line: "--lr 0.0003", "--rslora", "--no-fp8-all-gather", "--filter a --filter b".
 std::string flag_text(std::string_view flag, const json::Value& value);
 

@@ -62,7 +62,9 @@ void add_ids(const Value& list, const std::string& member, std::int64_t vocabula
 std::optional<double> temperature_of(const Object& o) {
   const Value* t = o.find("temperature");
   if (t == nullptr || t->is_null()) return std::nullopt;
-  if (!t->is_number() || !(t->as_double() > 0)) throw Error("temperature: is not a number above 0");
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  if (!t->is_number() || !(t->as_double() >= kLeast && t->as_double() <= kMost))
+    throw Error("temperature: is not a number from 0.001 to 1000");
   return t->as_double();
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "fp8/base/error.h"
 
@@ -25,7 +26,14 @@ void check_kind(std::string_view head, const std::string& name) {
 }  // namespace
 
 RolloutReader::RolloutReader(std::vector<std::string> paths, ReadOptions options)
-    : paths_(std::move(paths)), options_(options) {}
+    : paths_(std::move(paths)), options_(options) {
+  for (const std::string& path : paths_) {
+    std::error_code error;
+    const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
+    if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character)
+      throw Error(path + ": not a regular file; each candidate reads the rollouts again, which a pipe cannot");
+  }
+}
 
 // Opens the next file; false if there is none.
 bool RolloutReader::open_next() {

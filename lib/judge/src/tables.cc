@@ -1,5 +1,6 @@
 // Records as rows of tables.
 #include <algorithm>
+#include <set>
 
 #include "fp8/base/text.h"
 #include "fp8/judge/judge.h"
@@ -53,11 +54,16 @@ std::vector<std::vector<std::string>> candidate_table(const std::vector<json::Va
 
 std::vector<std::vector<std::string>> token_table(const std::vector<json::Value>& records) {
   std::vector<std::vector<std::string>> rows;
+  std::set<std::string> checkpoints;
+  for (const json::Object* o : of_type(records, "token")) checkpoints.insert(o->get_string("checkpoint", "token"));
   for (const json::Object* o : of_type(records, "token")) {
     if (rows.empty()) rows.push_back({"candidate", "sequence", "position", "id", "log-probability", "here", "d"});
+    if (rows.size() == 1 && checkpoints.size() > 1) rows[0].insert(rows[0].begin() + 1, "checkpoint");
     rows.push_back({o->get_string("candidate", "token"), std::to_string(o->get_int("sequence", "token")),
                     std::to_string(o->get_int("position", "token")), std::to_string(o->get_int("id", "token")),
                     number(*o, "logprob", 5), number(*o, "candidate_logprob", 5), number(*o, "d")});
+    if (checkpoints.size() > 1)
+      rows.back().insert(rows.back().begin() + 1, terminal_safe(o->get_string("checkpoint", "token")));
   }
   return rows;
 }

@@ -84,7 +84,7 @@ TEST(Rollouts, AreRefusedWithTheReason) {
            {R"({"ids":[1,2],"logprobs":[null,0.5]})", "logprobs: 0.5 is positive, so no log-probability"},
            {R"({"ids":[1,2],"logprobs":[null,"NaN"]})", "logprobs: a log-probability is not a number"},
            {R"({"ids":[1],"logprobs":[null],"mask":[1,1]})", "mask: 2 values for 1 ids"},
-           {R"({"ids":[1],"logprobs":[null],"temperature":0})", "temperature: is not a number above 0"},
+           {R"({"ids":[1],"logprobs":[null],"temperature":0})", "temperature: is not a number from 0.001 to 1000"},
            {R"({"ids":[],"logprobs":[]})", "has no ids"},
            {R"({"ids":[1]})", "has no \"logprobs\""},
            {R"({"choices":[{"token_ids":[1]}]})",

@@ -61,24 +61,6 @@ void calibrate(const Context& ctx, const View& x, const quant::KnownScale& slot)
   if (!slot.amax.empty()) quant::record_amax(ctx, x, slot.amax);
 }
 
-gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
-  switch (granularity) {
-    case quant::Granularity::block1x128:
-      return gemm::ScaleBlocks::block1x128;
-    case quant::Granularity::block128x128:
-      return gemm::ScaleBlocks::block128x128;
-    case quant::Granularity::block1x32:
-      return gemm::ScaleBlocks::block1x32;
-    case quant::Granularity::block1x16:  // codes are multiplied by the scales of their blocks
-    case quant::Granularity::block16x16:
-    case quant::Granularity::none:
-    case quant::Granularity::tensor:
-    case quant::Granularity::row:
-      break;
-  }
-  return gemm::ScaleBlocks::none;
-}
-
 // An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
 // scale in f32 before the GEMM, like in PyTorch's emulation: scaling the sums of codes differs in the last digits, and
 // a rounding tie turns that into another code in a later layer. FP4 codes are multiplied, as its definition has

@@ -59,4 +59,23 @@ inline bool multiplies_columns(const LinearPrecision& precision, bool backward) 
   return !backward && !precision.column_factors.empty();
 }
 
+/// The layout of inverse scales that the engine gets.
+inline gemm::ScaleBlocks blocks_of(quant::Granularity granularity) {
+  switch (granularity) {
+    case quant::Granularity::block1x128:
+      return gemm::ScaleBlocks::block1x128;
+    case quant::Granularity::block128x128:
+      return gemm::ScaleBlocks::block128x128;
+    case quant::Granularity::block1x32:
+      return gemm::ScaleBlocks::block1x32;
+    case quant::Granularity::block1x16:  // codes are multiplied by the scales of their blocks
+    case quant::Granularity::block16x16:
+    case quant::Granularity::none:
+    case quant::Granularity::tensor:
+    case quant::Granularity::row:
+      break;
+  }
+  return gemm::ScaleBlocks::none;
+}
+
 }  // namespace fp8::linear

@@ -26,7 +26,7 @@ std::string axis_label(const std::string& metric) {
     std::string_view metric;
     std::string_view text;
   };
-  constexpr std::array<Label, 16> kLabels = {{{"loss", "loss (nats per token)"},
+  constexpr std::array<Label, 17> kLabels = {{{"loss", "loss (nats per token)"},
                                               {"eval_loss", "evaluation loss (nats per token)"},
                                               {"grad_norm", "gradient norm before clipping"},
                                               {"lr", "learning rate"},
@@ -37,6 +37,7 @@ std::string axis_label(const std::string& metric) {
                                               {"sent_bytes", "bytes sent by all ranks, per step"},
                                               {"fp8_flop_share", "share of the linears' FLOPs in FP8"},
                                               {"fp8_flop_share_total", "share of all matmul FLOPs in FP8"},
+                                              {"fp4_flop_share", "share of the linears' FLOPs in FP4"},
                                               {"aux_loss", "loss that balances experts, sum over layers"},
                                               {"z_loss", "mean square of the routers' log-sum, sum over layers"},
                                               {"expert_load_max", "largest over mean load of an expert"},

@@ -136,29 +136,29 @@ std::optional<SlowRank> find_slow_rank(const Run& run) {
 }
 
 std::vector<std::string> summary_metrics() {
-  return {"loss",
-          "step_s",
-          "data_wait_s",
-          "tokens_per_s",
-          "memory_peak_bytes",
-          "sent_bytes",
-          "fp8_flop_share",
-          "fp8_flop_share_total",
-          "aux_loss",
-          "z_loss",
-          "expert_load_max",
-          "expert_idle",
-          "expert_passes",
-          "skipped",
-          "masked",
-          "slowest_rank",
-          "slowest_lag"};
+  return {"loss",       "step_s",         "data_wait_s",          "tokens_per_s",   "memory_peak_bytes",
+          "sent_bytes", "fp8_flop_share", "fp8_flop_share_total", "fp4_flop_share", "fp4_flop_share_total",
+          "aux_loss",   "z_loss",         "expert_load_max",      "expert_idle",    "expert_passes",
+          "skipped",    "masked",         "slowest_rank",         "slowest_lag"};
 }
 
 std::size_t last_part(std::size_t n) {
   constexpr std::size_t kSteps = 50;
   return std::min(std::max((n + 9) / 10, kSteps), (n + 1) / 2);
 }
+
+namespace {
+
+// Shares of FLOPs in FP8 and FP4.
+void summarize_shares(const Run& run, Summary& s) {
+  for (const auto& [member, name] : {std::pair(&Summary::fp8_flop_share, "fp8_flop_share"),
+                                     {&Summary::fp8_flop_share_total, "fp8_flop_share_total"},
+                                     {&Summary::fp4_flop_share, "fp4_flop_share"},
+                                     {&Summary::fp4_flop_share_total, "fp4_flop_share_total"}})
+    s.*member = mean(run.find(name));
+}
+
+}  // namespace
 
 Summary summarize(const Run& run) {
   Summary s;
@@ -179,8 +179,7 @@ Summary summarize(const Run& run) {
   s.tokens_per_s_p90 = quantile(rate, 0.9);
   s.data_wait_share = wait_share(run);
   s.memory_peak_bytes = greatest(run.find("memory_peak_bytes"));
-  s.fp8_flop_share = mean(run.find("fp8_flop_share"));
-  s.fp8_flop_share_total = mean(run.find("fp8_flop_share_total"));
+  summarize_shares(run, s);
   for (const auto& [member, name] : {std::pair(&Summary::sent_bytes, "sent_bytes"),
                                      {&Summary::aux_loss, "aux_loss"},
                                      {&Summary::z_loss, "z_loss"},
@@ -248,6 +247,8 @@ json::Value record(const Summary& s) {
                        {"sent_bytes", or_null(s.sent_bytes)},
                        {"fp8_flop_share", or_null(s.fp8_flop_share)},
                        {"fp8_flop_share_total", or_null(s.fp8_flop_share_total)},
+                       {"fp4_flop_share", or_null(s.fp4_flop_share)},
+                       {"fp4_flop_share_total", or_null(s.fp4_flop_share_total)},
                        {"aux_loss", or_null(s.aux_loss)},
                        {"z_loss", or_null(s.z_loss)},
                        {"expert_load_max", or_null(s.expert_load_max)},

@@ -295,7 +295,7 @@ std::string step_flags(const RunConfig& config) {
   for (const Setting& s : all_settings()) {
     const bool planned = std::ranges::any_of(
         all_settings(), [&](const Setting& p) { return (p.tools & kPlan) != 0 && p.flag.name == s.flag.name; });
-    if ((s.tools & kStep) == 0 || !planned || !s.value) continue;
+    if ((s.tools & kStep) == 0 || !planned || !s.value || s.flag.name == "force") continue;
     const json::Value value = s.value(config);
     if (value == s.value(defaults)) continue;
     const auto one = [&](const json::Value& v) {

@@ -348,14 +348,16 @@ std::string difference(const std::function<void(RunConfig&)>& change, std::int64
   });
 }
 
+// The message of a run that began with another setting.
+std::string refused(const std::string& what) {
+  const std::string name = what.starts_with("global") ? "batch"
+                           : what.starts_with("--")   ? setting_name(what.substr(2, what.find(' ') - 2))
+                                                      : "";
+  return "run: this run was started with another " + what + "; use another --out, or the same settings to resume" +
+         (name.empty() ? "" : ", or --change " + name + " to go on with the new ones");
+}
+
 TEST(Resume, SettingsThatMayNotChangeAreNamed) {
-  const auto refused = [](const std::string& what) {
-    const std::string name = what.starts_with("global") ? "batch"
-                             : what.starts_with("--")   ? setting_name(what.substr(2, what.find(' ') - 2))
-                                                        : "";
-    return "run: this run was started with another " + what + "; use another --out, or the same settings to resume" +
-           (name.empty() ? "" : ", or --change " + name + " to go on with the new ones");
-  };
   const auto nothing = [](RunConfig&) {};
   EXPECT_EQ(difference(nothing), "no error");
   EXPECT_EQ(difference(nothing, 16), refused("global batch (ranks x --batch-size x --grad-accumulation) (8, now 16)"));

@@ -37,6 +37,8 @@ struct Summary {
   std::optional<double> sent_bytes{};             ///< what ranks sent; mean over the last `last_steps` records
   std::optional<double> fp8_flop_share{};         ///< share of the linears' FLOPs; mean over steps, 0 to 1
   std::optional<double> fp8_flop_share_total{};   ///< share of all matmul FLOPs; mean over steps, 0 to 1
+  std::optional<double> fp4_flop_share{};         ///< as fp8_flop_share; nothing: no linear had recipe nvfp4
+  std::optional<double> fp4_flop_share_total{};   ///< as fp8_flop_share_total
   std::optional<double> aux_loss{};               ///< mean over the last `last_steps` records, as the next four
   std::optional<double> z_loss{};                 ///< loss of the routers' logits
   std::optional<double> expert_load_max{};        ///< largest over mean load of an expert
