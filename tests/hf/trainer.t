@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Twenty steps of the Trainer of transformers, in float32, beside fp8-step: with the keys of full.yaml and lora.yaml, the records in the same order.
+"""Twenty steps of the Trainer of transformers, in float32, beside fp8-step with what fp8-import makes of the same
+file, full.yaml or lora.yaml; the records in the same order.
 Rates are equal, and losses, gradient norms and trained weights differ by the order of sums. That holds only with the same clipping, the same tensors that
 decay, and losses averaged over the targets of a step, whose micro-batches have different numbers of targets.
 In qwen2, losses differ by 6e-7 nats. They differ by 3e-3 with --decay all or without decay, 0.1 without clipping, 0.4 without --warmup-from.
@@ -56,13 +57,14 @@ def settings(kind: str) -> dict:
     return yaml.safe_load((SRC / f"tests/hf/{kind}.yaml").read_text())
 
 
-def flags(keys: dict) -> list[str]:
-    """The flags of fp8-step that train as the Trainer does with these keys and its defaults."""
-    given = {"steps": "max_steps", "batch-size": "per_device_train_batch_size", "grad-accumulation": "gradient_accumulation_steps", "lr": "learning_rate",
-             "schedule": "lr_scheduler_type", "warmup-steps": "warmup_steps", "weight-decay": "weight_decay", "clip": "max_grad_norm",
-             "seq-length": "cutoff_len"}
-    words = ["--warmup-from", "0", "--betas", "0.9,0.999", "--eps", "1e-8", "--sampler", "sequential", "--precision", "fp32"]
-    return words + [word for flag, key in given.items() for word in (f"--{flag}", str(keys[key]))]
+def imported(model: str, kind: str) -> list[str]:
+    """The flags of fp8-step that fp8-import makes of the keys, with the records in their order. Adapters come from PEFT's folder, which states theirs."""
+    folder = f"{kind}-{model}-import"
+    run("fp8-import", str(SRC / f"tests/hf/{kind}.yaml"), "--dataset-dir", ".", "--model", f"{model}-base", "-o", folder, "-q")
+    given = json.loads(Path(folder, "run.json").read_text())
+    kept = {key: value for key, value in given.items() if not key.startswith("lora-") and key != "rslora"}
+    Path(folder, "kept.json").write_text(json.dumps(kept))
+    return ["--config", f"{folder}/kept.json", "--sampler", "sequential"]
 
 
 def distance(own: str, theirs: str) -> float:
@@ -87,7 +89,7 @@ def train(model: str, kind: str) -> None:
     printed = run(sys.executable, str(SRC / "tests/hf/trainer.py"), str(SRC / f"tests/hf/{kind}.yaml"), f"{model}-base", "talks.jsonl", f"{name}-new", trained)
     theirs = [json.loads(line) for line in printed.splitlines()]
     start = ["--lora", f"{name}-new"] if kind == "lora" else []
-    compare(name, steps(f"{model}.h5", "--data", "talks.h5", "--any-tokenizer", "--out", name, *flags(settings(kind)), *start), theirs)
+    compare(name, steps(f"{model}.h5", "--data", "talks.h5", "--any-tokenizer", "--out", name, *imported(model, kind), *start), theirs)
     run("fp8-export", name, "-o", f"{name}-own", "-q", *(["--format", "peft"] if kind == "lora" else []))
     file = "adapter_model.safetensors" if kind == "lora" else "model.safetensors"
     apart = distance(f"{name}-own/{file}", f"{trained}/{file}")
@@ -115,6 +117,10 @@ def main() -> None:
     data = ("fp8-tokenize", str(EXAMPLE / "conversations.jsonl"), "--tokenizer", str(EXAMPLE / "tokenizer"), "--template", settings("full")["template"], "-q")
     Path("talks.jsonl").write_text(run(*data, "--json"))
     run(*data, "-o", "talks.h5")
+    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+    shutil.copy(EXAMPLE / "conversations.jsonl", ".")
+    info = {"file_name": "conversations.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": tags}
+    Path("dataset_info.json").write_text(json.dumps({"talks": info}))
     for model in ("qwen2", "llama3"):
         shutil.copytree(MODELS / model / "hf", f"{model}-base")
         run("fp8-convert", f"{model}-base", "-o", f"{model}.h5", "-q", "--dtype", "f32")
