@@ -292,11 +292,8 @@ bool is_python_name(std::string_view target, std::string_view name) {
 }
 
 int score_automodel(const Document& document) {
-  int found = 0;
-  for (const char* path : {"model._target_", "optimizer._target_", "dataset._target_", "loss_fn._target_",
-                           "step_scheduler", "dataloader._target_", "recipe", "dist_env", "distributed.strategy"})
-    found += find(document, path) != nullptr ? 1 : 0;
-  return found;
+  return keys_in(document, {"model._target_", "optimizer._target_", "dataset._target_", "loss_fn._target_",
+                            "step_scheduler", "dataloader._target_", "recipe", "dist_env", "distributed.strategy"});
 }
 
 void read_automodel(Import& import) {

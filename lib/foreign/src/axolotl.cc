@@ -297,11 +297,8 @@ bool has_adapter(const Mapping& m) {
 }
 
 int score_axolotl(const Document& document) {
-  int found = 0;
-  for (const char* path : {"base_model", "micro_batch_size", "sequence_len", "datasets", "val_set_size", "adapter",
-                           "sample_packing", "num_epochs", "dataset_prepared_path", "load_in_4bit"})
-    found += find(document, path) != nullptr ? 1 : 0;
-  return found;
+  return keys_in(document, {"base_model", "micro_batch_size", "sequence_len", "datasets", "val_set_size", "adapter",
+                            "sample_packing", "num_epochs", "dataset_prepared_path", "load_in_4bit"});
 }
 
 void read_axolotl(Import& import) {

@@ -97,6 +97,11 @@ void sort_answers(Import& import) {
 
 }  // namespace
 
+int keys_in(const Document& document, std::initializer_list<const char*> paths) {
+  return static_cast<int>(
+      std::ranges::count_if(paths, [&](const char* path) { return find(document, path) != nullptr; }));
+}
+
 void Import::set(std::string_view flag, json::Value value) { flags.set(flag, std::move(value)); }
 
 void Import::add_default(std::string key, json::Value value, std::string here, std::string why) {

@@ -339,12 +339,9 @@ void read_saving(Mapping& m) {
 }  // namespace
 
 int score_kempner(const Document& document) {
-  int found = 0;
-  for (const char* path : {"model.dim", "model.n_layers", "model.n_heads", "train.seq_len", "train.max_steps",
-                           "train.mixed_precision", "distributed.dp_shard", "scheduler.min_lr_ratio",
-                           "checkpoint.interval", "metrics.log_interval", "dim", "n_layers", "n_heads"})
-    found += find(document, path) != nullptr ? 1 : 0;
-  return found;
+  return keys_in(document, {"model.dim", "model.n_layers", "model.n_heads", "train.seq_len", "train.max_steps",
+                            "train.mixed_precision", "distributed.dp_shard", "scheduler.min_lr_ratio",
+                            "checkpoint.interval", "metrics.log_interval", "dim", "n_layers", "n_heads"});
 }
 
 void read_kempner(Import& import) {

@@ -499,29 +499,26 @@ class Reader {
 }  // namespace
 
 int score_llama_factory(const Document& document) {
-  int score = 0;
-  for (const char* key : {"model_name_or_path",
-                          "stage",
-                          "finetuning_type",
-                          "dataset",
-                          "dataset_dir",
-                          "template",
-                          "cutoff_len",
-                          "lora_rank",
-                          "lora_target",
-                          "pure_bf16",
-                          "fp8_backend",
-                          "neat_packing",
-                          "preprocessing_num_workers",
-                          "overwrite_cache",
-                          "per_device_train_batch_size",
-                          "max_samples",
-                          "plot_loss",
-                          "train_dataset",
-                          "model_class",
-                          "dist_config"})
-    if (document.root.is_object() && document.root.as_object().contains(key)) ++score;
-  return score;
+  return keys_in(document, {"model_name_or_path",
+                            "stage",
+                            "finetuning_type",
+                            "dataset",
+                            "dataset_dir",
+                            "template",
+                            "cutoff_len",
+                            "lora_rank",
+                            "lora_target",
+                            "pure_bf16",
+                            "fp8_backend",
+                            "neat_packing",
+                            "preprocessing_num_workers",
+                            "overwrite_cache",
+                            "per_device_train_batch_size",
+                            "max_samples",
+                            "plot_loss",
+                            "train_dataset",
+                            "model_class",
+                            "dist_config"});
 }
 
 // Keys of engine v1, which has a format of its own.

@@ -2,9 +2,14 @@
 // answers every key of an import's documents. Each pair is in the source of its name.
 #pragma once
 
+#include <initializer_list>
+
 #include "fp8/foreign/import.h"
 
 namespace fp8::foreign {
+
+// Number of these keys that a document has.
+int keys_in(const Document& document, std::initializer_list<const char*> paths);
 
 int score_llama_factory(const Document& document);
 void read_llama_factory(Import& import);

@@ -13,23 +13,19 @@
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
-#include "fp8/dtype/dispatch.h"
+#include "type_index.h"
 
 namespace fp8::optim {
 namespace {
 
 using dtype::DType;
 
-// Index of a type in AdamwKernels.
-std::size_t index_of(DType type, const char* what) {
-  return dtype::with_float_type(type, std::string("AdamW: ") + what,
-                                []<class T>() -> std::size_t { return std::is_same_v<T, float> ? 0 : 1; });
-}
-
 std::uint32_t update(const AdamwBlock& b, bool copies, const Settings& settings, const Scalars& scalars) {
-  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "compute weight") : kNoComputeWeight;
+  const std::size_t compute_weight =
+      copies ? type_index(b.compute_weight.dtype, "AdamW: compute weight") : kNoComputeWeight;
   const auto kernel =
-      adamw_kernels().update[index_of(b.master.dtype, "master")][index_of(b.m.dtype, "moments")][compute_weight];
+      adamw_kernels()
+          .update[type_index(b.master.dtype, "AdamW: master")][type_index(b.m.dtype, "AdamW: moments")][compute_weight];
   const Update u{
       .arrays = {b.master.data, b.gradient.as<float>(), b.m.data, b.v.data, copies ? b.compute_weight.data : nullptr},
       .coefficients = coefficients_of(settings, scalars, b.decay),

@@ -9,20 +9,14 @@
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
-#include "fp8/dtype/dispatch.h"
 #include "fp8/ops/norm.h"
 #include "muon_kernels.h"
+#include "type_index.h"
 
 namespace fp8::optim {
 namespace {
 
 using dtype::DType;
-
-// Index of a type in MuonKernels.
-std::size_t index_of(DType type, const char* what) {
-  return dtype::with_float_type(type, std::string("Muon: ") + what,
-                                []<class T>() -> std::size_t { return std::is_same_v<T, float> ? 0 : 1; });
-}
 
 void check(const Context& ctx, const View& view, std::int64_t size, const char* what) {
   if (view.size() != size) throw Error(std::string("Muon: ") + what + " differs from the block in size");
@@ -38,9 +32,10 @@ void each_chunk(std::int64_t n, Body&& body) {
 }
 
 std::uint32_t step(const MuonBlock& b, bool copies, const MuonUpdate& u) {
-  const std::size_t compute_weight = copies ? index_of(b.compute_weight.dtype, "compute weight") : kNoComputeWeight;
-  const auto kernel =
-      muon_kernels().step[index_of(b.master.dtype, "master")][index_of(b.direction.dtype, "direction")][compute_weight];
+  const std::size_t compute_weight =
+      copies ? type_index(b.compute_weight.dtype, "Muon: compute weight") : kNoComputeWeight;
+  const auto kernel = muon_kernels().step[type_index(b.master.dtype, "Muon: master")]
+                                         [type_index(b.direction.dtype, "Muon: direction")][compute_weight];
   const std::int64_t n = b.master.size();
   std::uint32_t amax = 0;
 #pragma omp parallel for schedule(static) num_threads(device::host_threads()) reduction(max : amax) if (n > kChunk)
@@ -55,7 +50,7 @@ void divide(const Context& ctx, const View& x, const double* square_sum) {
                             static_cast<double>(x.size()));
   if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) return cuda::divide(ctx, x, square_sum);
-  const auto kernel = muon_kernels().divide[index_of(x.dtype, "matrix")];
+  const auto kernel = muon_kernels().divide[type_index(x.dtype, "Muon: matrix")];
   const float divisor = divisor_of(*square_sum);
   each_chunk(x.size(), [&](std::int64_t begin, std::int64_t end) { kernel(x.data, divisor, begin, end); });
 }
@@ -66,7 +61,7 @@ void combine(const Context& ctx, const Combination& c) {
                             3 * static_cast<double>(c.x.size()));
   if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) return cuda::combine(ctx, c);
-  const auto kernel = muon_kernels().combine[index_of(c.x.dtype, "matrix")];
+  const auto kernel = muon_kernels().combine[type_index(c.x.dtype, "Muon: matrix")];
   each_chunk(c.x.size(), [&](std::int64_t begin, std::int64_t end) {
     kernel(c.x.data, c.a, c.sums.as<float>(), c.b, c.out.data, begin, end);
   });
@@ -94,8 +89,8 @@ void momentum(const Context& ctx, const MomentumBlock& block, const Scalars& sca
                             7 * static_cast<double>(n));
   if (ctx.dry) return;
   if (ctx.device == device::DeviceType::cuda) return cuda::momentum(ctx, block, scalars);
-  const auto kernel =
-      muon_kernels().momentum[index_of(block.momentum.dtype, "momentum")][index_of(block.direction.dtype, "direction")];
+  const auto kernel = muon_kernels().momentum[type_index(block.momentum.dtype, "Muon: momentum")]
+                                             [type_index(block.direction.dtype, "Muon: direction")];
   const MomentumUpdate u{block.gradient.as<float>(),
                          block.momentum.data,
                          block.direction.data,
