@@ -2,6 +2,8 @@
 #include "picture.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
@@ -11,6 +13,18 @@ namespace {
 
 constexpr double kGibi = 1073741824.0;
 constexpr double kNamed = 0.01;  // share of the largest bar below which a category counts as another
+
+// The categories by the numbers of their colors, which are the same in every picture. Others share the next color, and
+// the rest has the last.
+constexpr std::array<std::string_view, 12> kColored{
+    "moments",     "master weights", "gradients", "compute weights", "gathered weights",    "gradient buffers",
+    "activations", "scratch",        "fp8 codes", "frozen weights",  "attention workspace", "snapshot"};
+constexpr std::size_t kRest = plot::kBarColors - 1;
+static_assert(kColored.size() < kRest);
+
+std::size_t color_of(const std::string& category) {
+  return static_cast<std::size_t>(std::ranges::find(kColored, category) - kColored.begin());
+}
 
 // The categories that are large in any of the estimates, the largest first.
 std::vector<std::string> categories_of(const std::vector<const Estimate*>& all) {
@@ -44,11 +58,11 @@ plot::BarChart picture_of(const Question& q, const std::vector<const Estimate*>&
   chart.names = std::move(names);
   const std::vector<std::string> categories = categories_of(all);
   for (const std::string& category : categories) {
-    chart.parts.push_back({category, {}});
+    chart.parts.push_back({category, {}, color_of(category)});
     for (const Estimate* e : all)
       chart.parts.back().values.push_back(static_cast<double>(e->memory.plan.bytes_of(category)) / kGibi);
   }
-  chart.parts.push_back({"the rest", {}});
+  chart.parts.push_back({"the rest", {}, kRest});
   for (std::size_t i = 0; i < all.size(); ++i) {
     double rest = static_cast<double>(all[i]->memory.plan.total()) / kGibi;
     for (std::size_t p = 0; p + 1 < chart.parts.size(); ++p) rest -= chart.parts[p].values[i];

@@ -12,8 +12,9 @@ namespace {
 
 constexpr int kBarsWidth = 900, kBarsHeight = 506, kIntervalsHeight = 254;  // pixels
 // From dark to light within each hue, so that neighbours differ.
-constexpr std::array<const char*, 10> kFills{"#1f4e79", "#5b9bd5", "#bdd7ee", "#548235", "#a9d18e",
-                                             "#bf9000", "#ffd966", "#7f6084", "#c9b1d0", "#a6a6a6"};
+constexpr std::array<const char*, kBarColors> kFills{"#1f4e79", "#5b9bd5", "#bdd7ee", "#548235", "#a9d18e",
+                                                     "#bf9000", "#ffd966", "#7f6084", "#c9b1d0", "#843c0c",
+                                                     "#f4b183", "#375623", "#636363", "#a6a6a6"};
 
 std::string data_of(const BarChart& chart) {
   std::string text = "$bars << END_OF_DATA\n";
@@ -43,7 +44,8 @@ std::string columns_of_bars(const BarChart& chart) {
   std::string text = "plot ";
   for (std::size_t p = 0; p < chart.parts.size(); ++p)
     text += (p == 0 ? "" : ", ") + std::string("$bars using ") + std::to_string(p + 2) + (p == 0 ? ":xtic(1)" : "") +
-            " title " + quoted(chart.parts[p].name) + " lc rgb '" + kFills[p % kFills.size()] + "'";
+            " title " + quoted(chart.parts[p].name) + " lc rgb '" +
+            kFills[chart.parts[p].color.value_or(p) % kFills.size()] + "'";
   if (draws_limit(chart))
     text +=
         ", " + format_double(*chart.limit) + " with lines lw 2 dt 2 lc rgb '#c00000' title " + quoted(chart.limit_name);

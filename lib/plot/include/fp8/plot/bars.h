@@ -1,6 +1,7 @@
 /// Stacked bars with a limit, and intervals above them, as SVG and PNG through gnuplot.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,10 +11,14 @@
 
 namespace fp8::plot {
 
+/// Number of colors of parts.
+inline constexpr std::size_t kBarColors = 14;
+
 /// A part of each bar.
 struct BarPart {
-  std::string name{};            ///< for the legend
-  std::vector<double> values{};  ///< one for each bar, at least 0
+  std::string name{};                  ///< for the legend
+  std::vector<double> values{};        ///< one for each bar, at least 0
+  std::optional<std::size_t> color{};  ///< number of its color, below kBarColors; nothing: its place among the parts
 };
 
 /// An interval for each bar, in a panel of its own above.
