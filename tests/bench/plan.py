@@ -65,9 +65,7 @@ def recipe_of(precision):
     p = precision.lower()
     if p == "bf16":
         return "bf16"
-    if "nvfp4" in p:
-        return None
-    for word, recipe in (("rowwise_with_gw_hp", "rowwise_with_gw_hp"), ("rowwise", "rowwise"), ("tensorwise", "tensorwise"), ("per-tensor current", "tensorwise"),
+    for word, recipe in (("nvfp4", "nvfp4"), ("rowwise_with_gw_hp", "rowwise_with_gw_hp"), ("rowwise", "rowwise"), ("tensorwise", "tensorwise"), ("per-tensor current", "tensorwise"),
                          ("mx", "mxfp8"), ("fp8-cs", "current")):
         if word in p and not (word == "mx" and "fp8-cs" in p):
             return recipe
@@ -85,7 +83,7 @@ def flags_of(row):
         raise Refused("other model family")
     if row["gpu"] not in MACHINES:
         raise Refused("machine without a file")
-    if recipe is None:
+    if recipe is None or "tail" in row["precision"]:
         raise Refused("other format")
     if int(row["cp"] or 1) > 1:
         raise Refused("context parallelism")

@@ -44,6 +44,18 @@ on='llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1'
 says "FP8 does not pay for a small model" '^tensorwise: 0\.[0-9]+( to 0\.[0-9]+)? times the speed of bf16: it does not pay: in the middle of the intervals GEMMs (save|cost) [0-9.]+ ms' plan tiny --machine h100-sxm
 # shellcheck disable=SC2086 # flags
 says "FP8 that is emulated does not pay" '^mxfp8: 0\.[0-9]+ to 0\.[0-9]+ times the speed of bf16: it does not pay' plan $on --recipe mxfp8
+# shellcheck disable=SC2086 # flags
+{
+  fp4='llama3-8b --machine gb200 --ranks 4 --seq-length 8192 --batch-size 2'
+  is "FP4 gains on bf16 and on FP8 on a GPU that has it" \
+    "$(of '[r[2]["ratio_to_bf16"][0] > 1.1, r[2]["step_s"][0] < r[1]["step_s"][0], r[2]["terms_s"]["gemm_forward"][1] < 0.7 * r[1]["terms_s"]["gemm_forward"][1], r[2]["terms_s"]["casts"][0] > r[1]["terms_s"]["casts"][1]]' $fp4 --recipe tensorwise,nvfp4)" "[True, True, True, True]"
+  is "a record has the command, and null where there is none" "$(of '[x["command"] and x["command"][:20] for x in r]' $fp4 --recipe tensorwise,nvfp4)" "['mpirun -n 4 fp8-step', 'mpirun -n 4 fp8-step', None]"
+  plan $fp4 --recipe tensorwise,nvfp4 >beside 2>err </dev/null
+  says "FP4 is compared with the fastest FP8 recipe" '^nvfp4: [0-9.]+ to 1\.[0-9]+ times the speed of tensorwise, the fastest FP8 recipe of these$' cat beside
+  says "the text says that there is no command" '^no command: fp8-step computes recipe nvfp4 on CPUs only$' cat beside
+  is "all leaves out what the GPU lacks" "$(of '[x["recipe"] for x in r if x["recipe"] in ("nvfp4", "blockwise")]' $fp4 --recipe all) $(of '[x["recipe"] for x in r if x["recipe"] in ("nvfp4", "blockwise")]' $on --recipe all)" "['nvfp4'] ['blockwise']"
+}
+is "on a CPU nvfp4 has a command" "$(of 'r[-1]["command"].endswith("--recipe nvfp4")' tiny --device cpu --recipe nvfp4)" True
 status "unbalanced experts have rows for them" 0 plan mixtral-tiny --machine h100-sxm --ranks 4 --ep 4 --imbalance 2.1
 is "a slower network makes a step slower" "$(of '[r[0]["step_s"][1]]' llama3-8b --machine h100-sxm --ranks 64 --precision bf16 --set 'machine.network.rate=[1e9,2e9]' | tr -d '[]' | awk '{ print ($1 > 1) }')" 1
 is "unbalanced experts cost time" "$(of '[r[0]["step_s"][0]]' qwen3-30b-a3b --machine h100-sxm --ranks 64 --ep 8 --precision bf16 --imbalance 2.1 >a; of '[r[0]["step_s"][0]]' qwen3-30b-a3b --machine h100-sxm --ranks 64 --ep 8 --precision bf16 >b; cat a b | tr -d '[]' | paste -s -d' ' - | awk '{ print ($1 > 1.1 * $2) }')" 1
@@ -56,6 +68,7 @@ is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]'
 plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >fitted 2>err </dev/null
 is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
 says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted
+is "--fit searches under each recipe" "$(plan tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4 | sed -n -e 's/^tiny in \([a-z0-9]*\): .*/\1/p' -e 's/ has the fastest of these:$//p' | sort -u | tr '\n' ' ') $(of 'sorted({x["recipe"] for x in r})' tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4)" "nvfp4 tensorwise  ['nvfp4', 'tensorwise']"
 status "--fit without any gives status 1" 1 plan 405b.json --machine h100-sxm --ranks 8 --fit --batch-size 1
 is "--sweep has a record for each number of ranks" "$(of '[x["ranks"] for x in r]' llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1)" "[8, 16]"
 
@@ -80,6 +93,12 @@ for image in m.png m.svg; do ok "$image is drawn" plan tiny --machine h200 --plo
 is "they are images" "$(head -c 4 m.png | od -An -tx1 | tr -d ' ') $(grep -c '<svg' m.svg)" "89504e47 1"
 is "a bar has the categories, a machine adds the speed" "$(for word in activations moments 'the rest' '1000 tokens/s of all' '8 ranks'; do
   plan llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1 --plot n.svg -f >out; grep -c ">$word<" n.svg; done | sort -u)" 1
+
+# fill NAME FILE: the color of a category in the legend
+fill() { tr -d '\n' <"$2" | sed -n "s/.*<text>$1<\/text>//p" | grep -o 'rgb([^)]*)' | head -n 1; }
+plan llama3-8b --machine h200 --ranks 8 --seq-length 1024 --batch-size 1 --plot one.svg >out 2>err </dev/null
+plan llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1 --plot two.svg >out 2>err </dev/null
+is "a category has one color in all pictures" "$(fill moments one.svg) $(fill activations one.svg)" "$(fill moments two.svg) $(fill activations two.svg)"
 
 # --- a stored machine
 mkdir -p config/fp8
@@ -109,6 +128,8 @@ refused "more ranks than are planned for" "--ranks: 4294967297 ranks are more th
   tiny --machine h200 --sweep 1,4294967297
 refused "a gain of many plans" "--fit: not together with --require-gain" tiny --machine h200 --fit --require-gain 2
 refused "a gain of bf16" "--require-gain: needs a recipe" tiny --machine h200 --precision bf16 --require-gain 2
+refused "FP4 where the GPU has none" "--recipe: nvfp4 is not planned for H100 SXM, which has no FP4 GEMMs: its machine file has no gemm.fp4" tiny --machine h100-sxm --recipe tensorwise,nvfp4
+refused "for some linears too" "--recipe: nvfp4 is not planned for H200, which has no FP4 GEMMs: its machine file has no gemm.fp4" tiny --machine h200 --recipe '*mlp*=nvfp4'
 refused "a recipe of bf16" "--recipe: contradicts --precision bf16" tiny --precision bf16 --recipe rowwise
 refused "experts of a dense model" "--imbalance: the model has no experts" tiny --imbalance 2
 refused "more stages than layers" "--vp: 2 stages on each of 2 ranks of --pp, of 2 layers" tiny --ranks 2 --pp 2 --vp 2

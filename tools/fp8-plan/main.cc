@@ -24,7 +24,13 @@ struct Report {
   bool json, quiet;
   cli::Output out{};
 
-  void record(const plan::Estimate& e) { out.json(plan::record_of(e, q.machine, q.config.tokens)); }
+  // With the command of these settings.
+  void record(const settings::PlanConfig& c, const plan::Estimate& e) {
+    json::Value record = plan::record_of(e, q.machine, q.config.tokens);
+    const std::optional<std::string> command = plan::command_of(c, e);
+    record.as_object().set("command", command ? json::Value(*command) : json::Value());
+    out.json(record);
+  }
   void text(const std::string& lines) { out.text(lines); }
   void draw(const std::vector<const plan::Estimate*>& all, std::vector<std::string> names, bool ranks) const {
     if (q.config.plot.empty() || all.empty()) return;
@@ -54,7 +60,7 @@ void print_command(Report& r, const std::vector<plan::Estimate>& all) {
   const std::string& recipe = recipes[static_cast<std::size_t>(&shown - all.data()) - (all.size() - recipes.size())];
   if (recipes.size() > 1)
     r.text(recipe + (best == nullptr ? " is the last:\n" : " is the fastest of these that fits:\n"));
-  r.text(plan::command_of(r.q.under(recipe), shown) + "\n");
+  r.text(plan::text_of_command(r.q.under(recipe), shown));
 }
 
 int plan_recipes(Report& r) {
@@ -65,9 +71,9 @@ int plan_recipes(Report& r) {
   std::vector<std::string> names = r.q.config.recipes;
   if (all.size() > names.size()) names.insert(names.begin(), settings::kPlainRecipe);
   for (const plan::Estimate& e : all) drawn.push_back(&e);
-  r.draw(drawn, std::move(names), false);
+  r.draw(drawn, names, false);
   if (r.json) {
-    for (const plan::Estimate& e : all) r.record(e);
+    for (std::size_t i = 0; i < all.size(); ++i) r.record(r.q.under(names[i]), all[i]);
     return status_of(r.q, asked);
   }
   r.text(plan::table_of(r.q, all));
@@ -78,32 +84,59 @@ int plan_recipes(Report& r) {
   return status_of(r.q, asked);
 }
 
-int plan_fit(Report& r, cli::StopSignals& signals) {
+// The settings that --fit found under one recipe, which may be none.
+struct FitOfRecipe {
+  std::string recipe;
+  plan::Fit found;
+};
+
+// Ends with the recipe during which it is stopped.
+std::vector<FitOfRecipe> search(Report& r, cli::StopSignals& signals) {
   cli::Progress progress(r.quiet);
-  const std::string& recipe = r.q.config.recipes.back();
+  const std::vector<std::string>& recipes = r.q.config.recipes;
+  std::vector<FitOfRecipe> all;
   signals.begin();
-  const plan::Fit found =
-      plan::fit(r.q, recipe,
-                {[&](std::int64_t tried, std::int64_t most) {
-                   progress.update(std::to_string(tried) + " of at most " + std::to_string(most) + " settings");
-                 },
-                 [&] { return signals.requested(); }});
+  for (const std::string& recipe : recipes) {
+    const std::string of_recipe = recipes.size() > 1 ? recipe + ": " : "";
+    all.push_back({recipe, plan::fit(r.q, recipe,
+                                     {[&](std::int64_t tried, std::int64_t most) {
+                                        progress.update(of_recipe + std::to_string(tried) + " of at most " +
+                                                        std::to_string(most) + " settings");
+                                      },
+                                      [&] { return signals.requested(); }})});
+    if (all.back().found.stopped) break;
+  }
   progress.done();
+  return all;
+}
+
+int plan_fit(Report& r, cli::StopSignals& signals) {
+  const std::vector<FitOfRecipe> all = search(r, signals);
   std::vector<const plan::Estimate*> drawn;
   std::vector<std::string> names;
-  for (const plan::Candidate& c : found.fastest) {
-    drawn.push_back(&c.estimate);
-    names.push_back(std::to_string(drawn.size()));
+  const FitOfRecipe* best = nullptr;
+  for (const FitOfRecipe& one : all) {
+    const std::vector<plan::Candidate>& fastest = one.found.fastest;
+    for (std::size_t i = 0; i < fastest.size(); ++i) {
+      drawn.push_back(&fastest[i].estimate);
+      names.push_back((all.size() > 1 ? one.recipe + " " : "") + std::to_string(i + 1));
+    }
+    if (!fastest.empty() && (best == nullptr || plan::is_faster(fastest.front(), best->found.fastest.front())))
+      best = &one;
   }
   r.draw(drawn, std::move(names), false);
-  if (r.json) {
-    for (std::size_t i = found.fastest.size(); i-- > 0;) r.record(found.fastest[i].estimate);
-  } else {
-    r.text(plan::table_of(r.q, found, r.q.estimate(r.q.under(recipe))));
-    if (!found.fastest.empty())
-      r.text(plan::command_of(found.fastest.front().config, found.fastest.front().estimate) + "\n");
+  for (const FitOfRecipe& one : all) {
+    const std::vector<plan::Candidate>& fastest = one.found.fastest;
+    if (r.json)
+      for (std::size_t i = fastest.size(); i-- > 0;) r.record(fastest[i].config, fastest[i].estimate);
+    else
+      r.text(plan::table_of(r.q, one.found, r.q.estimate(r.q.under(one.recipe))));
   }
-  return found.fastest.empty() ? kDoesNotFit : static_cast<int>(Exit::done);
+  if (best == nullptr) return kDoesNotFit;
+  if (r.json) return static_cast<int>(Exit::done);
+  if (all.size() > 1) r.text(best->recipe + " has the fastest of these:\n");
+  r.text(plan::text_of_command(best->found.fastest.front().config, best->found.fastest.front().estimate));
+  return static_cast<int>(Exit::done);
 }
 
 // A number of ranks that the mesh does not divide is refused before anything is printed.
@@ -118,7 +151,7 @@ int plan_sweep(Report& r) {
   }
   r.draw(drawn, std::move(names), true);
   if (r.json)
-    for (const plan::Pair& p : all) r.record(p.asked);
+    for (const plan::Pair& p : all) r.record(r.q.under(r.q.config.recipes.back()), p.asked);
   else
     r.text(plan::table_of_sweep(all));
   return status_of(r.q, all.back().asked);
@@ -139,7 +172,7 @@ void check_flags(const cli::Arguments& arguments, bool machine) {
 }
 
 int run_plan(const cli::Arguments& arguments, cli::StopSignals& signals) {
-  const settings::PlanConfig config = settings::plan_config(arguments);
+  settings::PlanConfig config = settings::plan_config(arguments);
   constexpr std::string_view kOfMachine = "machine.";
   std::vector<std::string> of_model, of_machine;
   for (const std::string& key : config.keys)
@@ -157,6 +190,7 @@ int run_plan(const cli::Arguments& arguments, cli::StopSignals& signals) {
   }
   const plan::Model model = plan::open_model(config.model, of_model);
   const plan::Question q{model, config, found.machine};
+  plan::check_recipes(config, q.device(), q.machine);
   Report report{q, arguments.flag("json"), arguments.flag("quiet")};
   if (!report.quiet) {
     if (!found.note.empty()) cli::print_note("fp8-plan", found.note);

@@ -53,6 +53,10 @@ const char* sharing(const Side& s) {
 void check_capability(const Side& s, int capability) {
   if (capability == 0) return;
   const std::string has = ", and this chip has " + capability_name(capability);
+  if (is_fp4(s.operand.format)) {
+    if (capability < 100) refuse("FP4 codes need compute capability 10.0 or later" + has);
+    return;
+  }
   if (capability < 89) refuse("FP8 codes need compute capability 8.9 or later" + has);
   const bool blocks_of_128 =
       s.operand.blocks == ScaleBlocks::block1x128 || s.operand.blocks == ScaleBlocks::block128x128;
@@ -229,7 +233,8 @@ bool is_groupable(const DevicePlan& p) {
            std::max(columns, stride) <= kMost;
   };
   const auto fits = [&](const Factor& f) {
-    return f.format != DType::f32 && (f.scaling == Scaling::none || f.scaling == Scaling::scalar_32f) &&
+    return f.format != DType::f32 && !is_fp4(f.format) &&
+           (f.scaling == Scaling::none || f.scaling == Scaling::scalar_32f) &&
            aligned(f.format, f.rows, f.columns, f.stride, f.alignment);
   };
   return p.k > 0 && !p.bias && fits(p.a) && fits(p.b) && aligned(p.c, p.m, p.n, p.c_stride, p.c_alignment);
@@ -250,8 +255,7 @@ std::int64_t average(std::span<const DeviceCall> calls, std::int64_t DevicePlan:
 }  // namespace
 
 bool is_codes(const Operand& o) {
-  const bool fp8 = is_fp8(o.format);
-  return fp8 && (o.matrix.dtype == DType::u8 || o.matrix.dtype == o.format);
+  return (is_fp8(o.format) && o.matrix.dtype == DType::u8) || (is_coded(o.format) && o.matrix.dtype == o.format);
 }
 
 std::size_t DeviceCall::sums_bytes() const {

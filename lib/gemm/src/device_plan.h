@@ -92,7 +92,7 @@ Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b,
 /// "float8_e4m3fn with row scales times float8_e4m3fn with row scales into bfloat16 [16, 32], K = 64": for messages.
 std::string name_of(const DevicePlan& plan);
 
-/// Whether an operand is FP8 codes as bytes, rather than FP8 values as bf16 or f32.
+/// Whether an operand is FP8 codes as bytes, rather than FP8 values as bf16 or f32; or, in a dry run, FP4 codes.
 bool is_codes(const Operand& o);
 
 /// The options of one product, with its bias.

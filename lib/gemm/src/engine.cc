@@ -9,6 +9,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/device/profile.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/gemm/gemm.h"
 #include "host.h"
 
@@ -132,9 +133,15 @@ double flops_of(const Product& p) {
          static_cast<double>(p.a.matrix.shape[1] - p.padding);
 }
 
+// Bytes of an operand; packed FP4 codes are read with their block scales.
+double bytes_of(const Operand& o) {
+  if (is_fp4(o.matrix.dtype)) return dtype::kFp4BytesOfElement * static_cast<double>(o.matrix.size());
+  return tensor::bytes_of(o.matrix);
+}
+
 // Bytes that a GEMM reads and writes.
 double bytes_of(const Operand& a, const Operand& b, const View& c, const MatmulOptions& options) {
-  return tensor::bytes_of(a.matrix, b.matrix, c) + (options.accumulate ? tensor::bytes_of(c) : 0);
+  return bytes_of(a) + bytes_of(b) + (options.accumulate ? 2 : 1) * tensor::bytes_of(c);
 }
 
 device::Scaling scaling_of(const Operand& a, const Operand& b) {

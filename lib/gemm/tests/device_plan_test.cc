@@ -253,6 +253,12 @@ TEST_F(Refusals, NameTheChip) {
             "matrix multiply: A: FP8 with scales for 1x128 needs compute capability 9.0, and this chip has "
             "12.0");
   EXPECT_EQ(of(Sharing::block1x128, Sharing::block128x128, 0), kNothing) << "the chip is unknown";
+  const View fp4 = tensor::make_view(nullptr, DType::e2m1, device::DeviceType::cuda, {16, 64});
+  const Operand a{fp4, DType::e2m1, {}}, b{fp4.transposed(), DType::e2m1, {}};
+  EXPECT_EQ(of(a, b, {}, 90),
+            "matrix multiply: FP4 codes need compute capability 10.0 or later, and this chip has 9.0");
+  EXPECT_EQ(of(a, b, {}, 100), kNothing);
+  EXPECT_EQ(of(a, b, {}, 0), kNothing);
 }
 
 TEST_F(Refusals, NameThePair) {

@@ -67,7 +67,8 @@ Speed speed_of(const Run& run, const Machine& whole, const Assumptions& assumed,
   Habits habits = assumed.habits;
   if (run.spec.execution.recompute != model::Recompute::selective) habits.repeated_gemms = 0;
   const quant::Recipe* recipe = run.precision.recipe_or_null();
-  habits.emulated = recipe != nullptr && (run.precision.emulate || (assumed.own && recipe->emulated_everywhere()));
+  const bool own_emulation = assumed.own && recipe != nullptr && recipe->emulated_everywhere() && !recipe->fp4();
+  habits.emulated = recipe != nullptr && (run.precision.emulate || own_emulation);
   Speed speed;
   for (std::size_t i = 0; i < kCorners; ++i) {
     if (!all && i > 0 && i + 1 < kCorners) continue;

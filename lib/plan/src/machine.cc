@@ -194,6 +194,7 @@ void read_gemms(const Figures& gemm, Machine& m) {
   m.fp8 = gemm.gemm("fp8");
   m.fp8_accurate = gemm.gemm("fp8_accurate");
   m.fp8_blocks = gemm.gemm("fp8_blocks");
+  if (gemm.has("fp4")) m.fp4 = gemm.gemm("fp4");
   gemm.refuse_others();
 }
 
@@ -246,7 +247,8 @@ Machine Machine::share_of(int ranks) const {
   if (cores == 0 || ranks <= 1) return m;
   const double part = 1.0 / ranks;
   m.memory /= static_cast<std::size_t>(ranks);
-  for (GemmRates* const gemm : {&m.f32, &m.bf16, &m.fp8, &m.fp8_accurate, &m.fp8_blocks}) {
+  for (GemmRates* const gemm : {&m.f32, &m.bf16, &m.fp8, &m.fp8_accurate, &m.fp8_blocks, m.fp4 ? &*m.fp4 : nullptr}) {
+    if (gemm == nullptr) continue;
     scale(gemm->rate, part);
     for (GemmShape& s : gemm->shapes) scale(s.rate, part);
   }

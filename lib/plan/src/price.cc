@@ -49,6 +49,7 @@ Term term_of(const Span& s) {
 const GemmRates& rates_of(const Machine& m, const Span& s) {
   if (s.operands == device::OperandKind::f32) return m.f32;
   if (s.operands == device::OperandKind::bf16) return m.bf16;
+  if (s.operands == device::OperandKind::fp4) return m.fp4 ? *m.fp4 : m.bf16;  // a CPU multiplies FP4 values as bf16
   const bool blocks = s.scaling == device::Scaling::block1x128 || s.scaling == device::Scaling::block128x128;
   return blocks ? m.fp8_blocks : s.work == Work::matmul_forward ? m.fp8 : m.fp8_accurate;
 }

@@ -64,10 +64,6 @@ std::vector<std::string> row(const std::string& name, const std::vector<Estimate
   return cells;
 }
 
-constexpr std::array<const char*, kTerms> kTermTexts{
-    "  GEMMs of forward", "  GEMMs of dgrad", "  GEMMs of wgrad", "  other GEMMs", "  attention", "  casts",
-    "  other kernels",    "  launches",       "  communication",  "  bubble",      "  update"};
-
 // Categories of memory that depend on the recipe.
 constexpr std::array<const char*, 3> kVaried{"compute weights", "activations", "scratch"};
 
@@ -93,7 +89,7 @@ void add_speed(const Question& q, const std::vector<Estimate>& all, Rows& rows) 
       return interval({e.speed->slow.of[i], e.speed->fast.of[i]}, 1e3);
     };
     if (std::ranges::any_of(all, [&](const Estimate& e) { return e.speed->slow.of[i] > 0; }))
-      rows.push_back(row(kTermTexts[i], all, milliseconds));
+      rows.push_back(row("  " + std::string(kTermNames[i]), all, milliseconds));
   }
   rows.push_back(row("TFLOP/s, each rank", all, [](const Estimate& e) {
     const Run& r = e.run;
@@ -158,6 +154,28 @@ std::string fit_text(const Question& q, const std::vector<Estimate>& all) {
   return text;
 }
 
+double middle(const Estimate& e) { return e.speed->step().slow * e.speed->step().fast; }
+
+// The speed of each estimate in FP4 relative to the fastest in FP8; empty without both.
+std::string beside_fp8(const std::vector<Estimate>& all) {
+  std::vector<const Estimate*> fp4;
+  const Estimate* best = nullptr;
+  for (const Estimate& e : all) {
+    const quant::Recipe* const recipe = e.run.precision.recipe_or_null();
+    if (recipe == nullptr) continue;
+    if (recipe->fp4())
+      fp4.push_back(&e);
+    else if (best == nullptr || middle(e) < middle(*best))
+      best = &e;
+  }
+  std::string text;
+  for (const Estimate* e : fp4)
+    if (best != nullptr)
+      text += name_of(*e) + ": " + interval(ratio_of(*e->speed, *best->speed)) + " times the speed of " +
+              name_of(*best) + ", the fastest FP8 recipe of these\n";
+  return text;
+}
+
 }  // namespace
 
 std::string table_of(const Question& q, const std::vector<Estimate>& all) {
@@ -175,7 +193,7 @@ std::string table_of(const Question& q, const std::vector<Estimate>& all) {
   if (base == all.end()) return text;
   for (const Estimate& e : all)
     if (e.run.precision.recipe_or_null() != nullptr) text += verdict(*base, e) + "\n";
-  return text;
+  return text + beside_fp8(all);
 }
 
 std::string table_of_units(const std::vector<Estimate>& all) {
@@ -288,7 +306,7 @@ std::string table_of(const Question& q, const Fit& fit, const Estimate& asked) {
   for (std::size_t i = 1; i < kTerms; ++i)
     if (more(i) > more(most)) most = i;
   if (more(most) > 0 && slower > 1.01)
-    text += ": " + std::string(kTermTexts[most]).substr(2) + " " + rounded(more(most) * 1e3) + " ms more";
+    text += ": " + std::string(kTermNames[most]) + " " + rounded(more(most) * 1e3) + " ms more";
   return text + "\n";
 }
 
@@ -315,19 +333,24 @@ const Estimate* fastest_of(const std::vector<Estimate>& all, const std::vector<s
   for (std::size_t i = all.size() - recipes.size(); i < all.size(); ++i) {
     const Estimate& e = all[i];
     if (!e.fits || !*e.fits) continue;
-    const auto middle = [](const Estimate& one) { return one.speed->step().slow * one.speed->step().fast; };
     if (best == nullptr || middle(e) < middle(*best)) best = &e;
   }
   return best;
 }
 
-std::string command_of(const settings::PlanConfig& config, const Estimate& e) {
+std::optional<std::string> command_of(const settings::PlanConfig& config, const Estimate& e) {
+  const bool gpu = e.memory.plan.device == device::DeviceType::cuda;
+  if (gpu && std::ranges::any_of(e.run.precision.recipes_used(), &quant::Recipe::fp4)) return std::nullopt;
   settings::RunConfig c = config;
   c.seq_length = e.run.length;
   c.precision = e.run.precision;
   const int ranks = e.run.mesh.ranks();
   return (ranks > 1 ? "mpirun -n " + std::to_string(ranks) + " " : std::string()) +
          "fp8-step MODEL.h5 --data DATA.h5 --out RUN --steps N" + settings::step_flags(c);
+}
+
+std::string text_of_command(const settings::PlanConfig& config, const Estimate& e) {
+  return command_of(config, e).value_or("no command: fp8-step computes recipe nvfp4 on CPUs only") + "\n";
 }
 
 }  // namespace fp8::plan

@@ -123,6 +123,10 @@ double middle(const Speed& s) { return s.step().slow * s.step().fast; }
 
 }  // namespace
 
+bool is_faster(const Candidate& one, const Candidate& other) {
+  return middle(*one.estimate.speed) < middle(*other.estimate.speed);
+}
+
 device::DeviceType Question::device() const {
   if (config.device) return *config.device;
   return machine ? machine->device : device::DeviceType::cuda;
@@ -140,6 +144,22 @@ Assumptions Question::assumptions() const {
 
 Estimate Question::estimate(const PlanConfig& c) const {
   return plan::estimate(run_of(*this, c), device(), machine, assumptions());
+}
+
+void check_recipes(PlanConfig& c, device::DeviceType device, const MaybeMachine& machine) {
+  if (c.precision.precision != settings::Precision::fp8 || device == device::DeviceType::host) return;
+  constexpr int kHopper = 90;
+  const bool has_fp4 = machine && machine->fp4, has_blocks = !machine || machine->compute_capability == kHopper;
+  const auto lacks = [&](const std::string& name) {
+    if (name == settings::kPlainRecipe) return false;
+    const quant::Recipe& recipe = quant::find_recipe(name);
+    return (recipe.fp4() && !has_fp4) || (recipe.scale_rule == quant::ScaleRule::blockwise && !has_blocks);
+  };
+  if (c.all_recipes) std::erase_if(c.recipes, lacks);
+  const bool asked = c.precision.has_nvfp4() || std::ranges::find(c.recipes, "nvfp4") != c.recipes.end();
+  if (asked && machine && !has_fp4)
+    throw Error(cli::flag_name("recipe") + ": nvfp4 is not planned for " + machine->name +
+                ", which has no FP4 GEMMs: its machine file has no gemm.fp4");
 }
 
 std::vector<Estimate> compare(const Question& q) {

@@ -90,6 +90,16 @@ TEST(Price, OfGemmsIsThatOfTheirKindAndDirection) {
   EXPECT_DOUBLE_EQ(seconds(Work::matmul_dgrad, OperandKind::fp8, device::Scaling::block1x128, false), 2);
 }
 
+TEST(Price, OfFp4IsThatOfTheChipOrOfBf16) {
+  Machine m = simple();
+  const Span s = gemm(Work::matmul_wgrad, OperandKind::fp4, 1e12);
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, s), 1) << "a CPU multiplies FP4 values as bf16";
+  m.fp4 = {{4e12, 5e12}, 0};
+  EXPECT_DOUBLE_EQ(seconds_of(m, {}, s), 0.25);
+  m.cores = 4;
+  EXPECT_DOUBLE_EQ(seconds_of(m.share_of(4), {}, s), 1);
+}
+
 TEST(Price, OfAGemmIsThatOfTheMeasuredShapesNearIt) {
   Machine m = simple();
   m.bf16.shapes = {{100, 100, 100, {5e11, 1e12}}, {1600, 100, 100, {2e12, 4e12}}, {100, 1e9, 1e9, {1, 1}}};
@@ -290,6 +300,8 @@ TEST_F(MachineFile, OfTheSuiteIsReadWhole) {
       EXPECT_LT(r.slow, r.fast) << name;
     for (const Range& r : {m.launch, m.host_launch, m.link.hop, m.contention}) EXPECT_GT(r.slow, r.fast) << name;
     EXPECT_GT(m.fp8.rate.slow / m.bf16.rate.slow, 1.6) << name;
+    EXPECT_EQ(m.fp4.has_value(), m.compute_capability >= 100) << name;
+    EXPECT_TRUE(!m.fp4 || m.fp4->rate.slow / m.fp8.rate.slow > 1.6) << name;
   }
 }
 

@@ -212,9 +212,12 @@ void fp4_multipliers(const Context& ctx, const View& x, const Fp4Cast& cast, con
 
 Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
                        const CastOptions& options) {
+  const bool square = cast.granularity == Granularity::block16x16, last = contract == ContractionAxis::last;
+  if (on_device(ctx))
+    return last ? plan_fp4(ctx, x, {.last = cast, .first = {}}, options).last
+                : plan_fp4(ctx, x, {.last = {}, .first = cast}, options).first;
   require_rows(ctx, x, "quantize");
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
-  const bool square = cast.granularity == Granularity::block16x16, last = contract == ContractionAxis::last;
   require_columns(cols, contract, square);
   if (cast.hadamard && last) throw Error("quantize: the Hadamard transform is along rows, which are not contracted");
   const Split& split = options.split;

@@ -200,7 +200,8 @@ bool casts_groups(const Context& ctx, DType type, std::int64_t columns, const Ca
   if (!casts.last.fp8() && !casts.first.fp8()) return true;
   if (columns % kGroupLines != 0 || options.split.ranks != nullptr) return false;
   for (const Cast& cast : {casts.last, casts.first})
-    if (has_blocks(cast) && (options.emulate || cast.granularity == Granularity::block1x32)) return false;
+    if (is_fp4(cast.format) || (has_blocks(cast) && (options.emulate || cast.granularity == Granularity::block1x32)))
+      return false;
   const bool both = from_amaxes(casts.last, known) && from_amaxes(casts.first, known);
   if (both && casts.last.format != casts.first.format) return false;
   return std::ranges::all_of(known, &KnownScale::is_known) && distance(known, &KnownScale::scale) &&

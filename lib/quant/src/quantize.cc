@@ -269,6 +269,7 @@ QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& c
     for (const Cast& cast : {casts.last, casts.first}) require_known(ctx, cast, options);
     require_split(ctx, casts.last, ContractionAxis::last, options);
     require_split(ctx, casts.first, ContractionAxis::first, options);
+    if (is_fp4(casts.last.format) || is_fp4(casts.first.format)) return plan_fp4(ctx, x, casts, options);
     return quantize_both_on_device(ctx, x, casts, options);
   }
   QuantizedPair pair;

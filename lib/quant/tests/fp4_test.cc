@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fp8/device/philox.h"
+#include "fp8/device/profile.h"
 #include "fp8_ranks.h"
 #include "matrices.h"
 
@@ -169,6 +170,35 @@ TEST_F(Fp4, RefusesWhatHasNoBlocks) {
   options.split = {&ranks, 1, 8, 64, true};
   EXPECT_NE(error_of([&] { (void)cast(y.view, kBlock, ContractionAxis::last, options); }).find("--tp"),
             std::string::npos);
+}
+
+// Two codes to a byte, block scales in tiles of 128 x 4, and an amax for each form.
+TEST(PlannedFp4, HasPackedCodesAndTwoPassesOverTheMatrix) {
+  device::Arena arena;
+  device::Profile profile;
+  profile.recording = device::Recording::planned;
+  const Context ctx{.device = device::DeviceType::cuda, .arena = &arena, .dry = true, .profile = &profile};
+  const View x = tensor::allocate(ctx, DType::bf16, {kRows, kCols}, "x");
+  const std::size_t before = arena.peak();
+  const Cast transformed{DType::e2m1, Granularity::block1x16, true, true};
+  const QuantizedPair pair = quantize_both(ctx, x, {.last = kBlock, .first = transformed}, {});
+  EXPECT_EQ(pair.last.codes.shape, (std::array<std::int64_t, 4>{kRows, kCols, 0, 0}));
+  EXPECT_EQ(pair.first.codes.stride[0], 1);
+  EXPECT_EQ(pair.first.inverse_scale.size(), 1);
+  constexpr std::size_t kAmax = 256;                  // in an arena
+  constexpr std::size_t kScales = 128 * 8 + 128 * 4;  // of 64 x 6 and of 96 x 4 blocks
+  EXPECT_EQ(arena.peak() - before, 2 * (kRows * kCols / 2 + kAmax) + kScales);
+  ASSERT_EQ(profile.spans().size(), 1U);
+  constexpr double kElements = kRows * kCols;
+  EXPECT_DOUBLE_EQ(profile.spans()[0].bytes, (2 * 2 + 2 * 0.5625) * kElements);
+  EXPECT_EQ(quantize(ctx, x, kSquare, ContractionAxis::first, {}).codes.dtype, DType::e2m1);
+}
+
+TEST(PlannedFp4, IsNothingThatAGpuComputes) {
+  const Context ctx{.device = device::DeviceType::cuda};
+  View x = tensor::make_view(nullptr, DType::bf16, device::DeviceType::cuda, {kRows, kCols});
+  EXPECT_EQ(error_of([&] { (void)quantize(ctx, x, kBlock, ContractionAxis::last, {}); }),
+            "quantize: casts to FP4 are not available on a GPU");
 }
 
 }  // namespace

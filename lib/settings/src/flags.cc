@@ -112,15 +112,6 @@ void read_recipes(const Arguments& a, bool plain, PrecisionConfig& precision, Re
                 " bf16");
 }
 
-// read_recipes() without those of FP4, for which there is neither a GPU path nor a rate.
-void read_planned_recipes(const Arguments& a, PlanConfig& c) {
-  read_recipes(a, true, c.precision, c);
-  const auto fp4 = [](const std::string& name) { return name != kPlainRecipe && quant::find_recipe(name).fp4(); };
-  if (c.all_recipes) std::erase_if(c.recipes, fp4);
-  if (std::ranges::any_of(c.recipes, fp4) || c.precision.has_nvfp4())
-    throw Error(flag_name("recipe") + ": nvfp4 is not planned, since it runs on CPUs only");
-}
-
 // Throws Error for flags that have no effect on a bisection, whose sides have flags of precision of their own.
 void check_bisection(const Arguments& a) {
   const bool bisects = a.has("bisect");
@@ -283,7 +274,7 @@ PlanConfig plan_config(const Arguments& a) {
   if (c.require_gain && c.precision.precision != Precision::fp8)
     throw Error(flag_name("require-gain") + ": needs a recipe");
   if (c.precision.precision == Precision::fp8)
-    read_planned_recipes(a, c);
+    read_recipes(a, true, c.precision, c);
   else
     c.recipes = {std::string(name_of(c.precision.precision))};
   return c;

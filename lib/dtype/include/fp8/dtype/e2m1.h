@@ -18,6 +18,9 @@ inline constexpr float kFp4Range = kE2m1Max * 448.0f;
 /// Factor of the product of the amaxes of two NVFP4 tensors that scales the products of their elements.
 inline constexpr float kFp4Alpha = 1.0f / (kFp4Range * kFp4Range);
 
+/// Bytes of an E2M1 element that is packed with another, and of its part of the E4M3 scale of 16 elements.
+inline constexpr double kFp4BytesOfElement = 0.5 + 1.0 / 16;
+
 /// Distance from the E2M1 magnitude at or below `a` to the next: 0.5 below 2, 1 below 4, else 2.
 FP8_HD inline float e2m1_step(float a) { return a < 2.0f ? 0.5f : a < 4.0f ? 1.0f : 2.0f; }
 

@@ -46,7 +46,8 @@ enum class ScaleBlocks : std::uint8_t {
 /// K is not a multiple of 16, the other stride is K rounded up, with zero padding.
 struct Operand {
   View matrix;  ///< two dimensions, one of the strides is 1; f32, bf16, or FP8 codes on a device
-  /// Format of the values before scaling: f32, bf16, e4m3, e5m2, or on the host e2m1, with the other operand e2m1 too.
+  /// Format of the values before scaling: f32, bf16, e4m3, e5m2, or, on the host and in dry runs, e2m1, with the other
+  /// operand e2m1 too.
   DType format = DType::f32;
   /// f32, contiguous: empty (1), [1], or one for each row of A, each column of B; or blocks. For e2m1 [1], the amax of
   /// the tensor.

@@ -70,6 +70,7 @@ struct Machine {
   int cores = 0;  ///< of a host whose ranks share its memory and the rates of computation; 0: each rank has its own
   /// GEMMs by kind of operands: FP8 with fast accumulation (forward), without (backward), and with scales of blocks.
   GemmRates f32, bf16, fp8, fp8_accurate, fp8_blocks;
+  std::optional<GemmRates> fp4;  ///< GEMMs of FP4 operands with scales of 16 elements; nothing: the chip has none
   Curve attention_forward, attention_backward;  ///< FLOP/s by positions, where a causal mask counts half
   Curve attention_heads;                        ///< share of these rates by heads x sequences x positions / 4096
   Range cast, kernel, optimizer;                ///< bytes/s of casts, of other kernels, of the update

@@ -1,6 +1,7 @@
 /// The text of plans: tables and verdicts for a terminal.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,11 @@ std::string table_of_sweep(const std::vector<Pair>& all);
 /// null if none fits, or without a machine.
 const Estimate* fastest_of(const std::vector<Estimate>& all, const std::vector<std::string>& recipes);
 
-/// The command that runs a plan: "mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN ...".
-std::string command_of(const settings::PlanConfig& config, const Estimate& e);
+/// The command that runs a plan: "mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN ..."; nothing for nvfp4 on a
+/// GPU, which fp8-step does not compute.
+std::optional<std::string> command_of(const settings::PlanConfig& config, const Estimate& e);
+
+/// command_of(), or why there is none, as a line.
+std::string text_of_command(const settings::PlanConfig& config, const Estimate& e);
 
 }  // namespace fp8::plan

@@ -28,6 +28,11 @@ struct Question {
   Estimate estimate(const settings::PlanConfig& c) const;
 };
 
+/// Leaves recipes out of --recipe all whose GEMMs the GPU lacks: nvfp4 if it is not known to have FP4 GEMMs, and
+/// blockwise if it is known to be no Hopper. Throws Error if nvfp4 is asked for by name, for all linears or some, and
+/// the GPU of `machine` has no FP4 GEMMs.
+void check_recipes(settings::PlanConfig& config, device::DeviceType device, const MaybeMachine& machine);
+
 /// Each recipe that is asked for, in this order, after bf16 if there is a machine; with the speed relative to bf16.
 std::vector<Estimate> compare(const Question& q);
 
@@ -55,6 +60,9 @@ struct Candidate {
   settings::PlanConfig config;
   Estimate estimate;
 };
+
+/// Whether one is faster than the other, in the middle of their intervals.
+bool is_faster(const Candidate& one, const Candidate& other);
 
 /// What --fit found.
 struct Fit {

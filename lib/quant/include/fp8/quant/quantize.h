@@ -33,8 +33,9 @@ struct Quantized {
   /// stride 1 along the contracted dimension and a multiple of 16 along the other, zero padding. Device, emulated: bf16
   /// values of these bytes, same strides; for blocks folded, and f32 unless scales are powers of two. Blocks of 32 are
   /// always emulated.
-  /// e2m1: host only, bf16 values of codes times their block scales, which bf16 represents exactly; with Cast::hadamard
-  /// those of the transform, whose rows are rounded up to 16.
+  /// e2m1: bf16 values of codes times their block scales, which bf16 represents exactly; with Cast::hadamard those of
+  /// the transform, whose rows are rounded up to 16. On a device in dry runs only: e2m1, whose memory has two elements
+  /// in each byte.
   View codes;
   dtype::DType format = dtype::DType::bf16;  ///< e4m3, e5m2 or e2m1; the source's format with Granularity::none
   Granularity granularity =
