@@ -57,6 +57,7 @@ std::vector<Row> comparison_rows(const Comparison& c) {
   add("linears in FP8", share_text(a.fp8_flop_share), share_text(b.fp8_flop_share), "");
   add("all FLOPs in FP8", share_text(a.fp8_flop_share_total), share_text(b.fp8_flop_share_total), "");
   add("linears in FP4", share_text(a.fp4_flop_share), share_text(b.fp4_flop_share), "");
+  add("all FLOPs in FP4", share_text(a.fp4_flop_share_total), share_text(b.fp4_flop_share_total), "");
   for (const ExpertFigure& f : kExpertFigures) add(f.label, expert_text(a, f), expert_text(b, f), "");
   if (a.skipped + b.skipped > 0) add("steps skipped", std::to_string(a.skipped), std::to_string(b.skipped), "");
   return rows;
@@ -111,11 +112,13 @@ std::string precisions_text(const log::Computed& computed) {
 // out.
 std::string sides_table(std::span<const std::string> names, std::span<const PairedComparison> comparisons,
                         const Page& page) {
-  std::vector<Row> rows = {{"side", "precision", "linears in FP8", "all FLOPs in FP8", "tokens/s", "memory"}};
+  std::vector<Row> rows = {{"side", "precision", "linears in FP8", "all FLOPs in FP8", "linears in FP4",
+                            "all FLOPs in FP4", "tokens/s", "memory"}};
   const auto add = [&](const std::string& name, const log::Computed& computed, const std::string& speed,
                        const std::string& memory) {
     rows.push_back({terminal_safe(name), precisions_text(computed), share_text(computed.fp8_flop_share),
-                    share_text(computed.fp8_flop_share_total), speed, memory});
+                    share_text(computed.fp8_flop_share_total), share_text(computed.fp4_flop_share),
+                    share_text(computed.fp4_flop_share_total), speed, memory});
   };
   const auto one_if = [&](std::optional<double> PairedComparison::*ratio) {
     const bool known =

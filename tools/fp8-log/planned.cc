@@ -54,6 +54,8 @@ std::string planned(const log::PlanComparison& c, const Page& page) {
   text += table(rows, page);
   if (c.data_wait_share)
     text += "waiting for data, which no plan has: " + share_text(c.data_wait_share) + " of the time of steps\n";
+  if (!c.profile.empty())
+    text += wrapped("the memory has the records of the profiled operations, which no plan has", page) + "\n";
   if (c.profile.empty()) text += "the run has no profile (fp8-step --profile), so its terms are not known\n";
   for (const std::string& d : c.differences) text += wrapped("differs: " + terminal_safe(d), page) + "\n";
   return text;

@@ -59,7 +59,9 @@ json::Value computed_record(const Computed& c) {
   return json::object({{"precisions", std::move(precisions)},
                        {"emulated", c.emulated()},
                        {"fp8_flop_share", or_null(c.fp8_flop_share)},
-                       {"fp8_flop_share_total", or_null(c.fp8_flop_share_total)}});
+                       {"fp8_flop_share_total", or_null(c.fp8_flop_share_total)},
+                       {"fp4_flop_share", or_null(c.fp4_flop_share)},
+                       {"fp4_flop_share_total", or_null(c.fp4_flop_share_total)}});
 }
 
 json::Object pair_record(const Comparison& c) {
@@ -117,7 +119,6 @@ bool Computed::emulated() const {
 
 Computed computed_in(std::span<const Summary* const> runs) {
   Computed all;
-  std::vector<double> shares, totals;
   for (const Summary* s : runs) {
     for (const auto& [step, recorded] : s->phases) {
       Phase phase = recorded;
@@ -127,11 +128,17 @@ Computed computed_in(std::span<const Summary* const> runs) {
       });
       if (!known) all.precisions.push_back(std::move(phase));
     }
-    if (s->fp8_flop_share) shares.push_back(*s->fp8_flop_share);
-    if (s->fp8_flop_share_total) totals.push_back(*s->fp8_flop_share_total);
   }
-  all.fp8_flop_share = mean(shares);
-  all.fp8_flop_share_total = mean(totals);
+  const auto mean_of = [&](std::optional<double> Summary::*share) {
+    std::vector<double> shares;
+    for (const Summary* s : runs)
+      if (s->*share) shares.push_back(*(s->*share));
+    return mean(shares);
+  };
+  all.fp8_flop_share = mean_of(&Summary::fp8_flop_share);
+  all.fp8_flop_share_total = mean_of(&Summary::fp8_flop_share_total);
+  all.fp4_flop_share = mean_of(&Summary::fp4_flop_share);
+  all.fp4_flop_share_total = mean_of(&Summary::fp4_flop_share_total);
   return all;
 }
 

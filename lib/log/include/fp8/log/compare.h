@@ -61,6 +61,8 @@ struct Computed {
   std::vector<Phase> precisions{};         ///< the different ones of all steps of all runs, in order of appearance
   std::optional<double> fp8_flop_share{};  ///< mean of Summary::fp8_flop_share over the runs that have it
   std::optional<double> fp8_flop_share_total{};  ///< the same of Summary::fp8_flop_share_total
+  std::optional<double> fp4_flop_share{};        ///< the same of Summary::fp4_flop_share
+  std::optional<double> fp4_flop_share_total{};  ///< the same of Summary::fp4_flop_share_total
 
   /// Whether FP8 was emulated in any step, so that a speed is not that of FP8.
   bool emulated() const;
