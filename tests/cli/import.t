@@ -147,6 +147,8 @@ says "a file of no trainer" '^fp8-import: other.yaml: no key that only one train
 says "a trainer that does not exist" "^fp8-import: --from: 'llamafactory' is not one of llama-factory, automodel" import sft.yaml --from llamafactory
 printf 'stage: sft\nlearning_rate: fast\n' >fast.yaml
 says "a value of another type" '^fp8-import: fast.yaml: line 2: learning_rate: needs a number, found "fast"$' import fast.yaml
+printf 'stage: sft\nseed: %s\n' "\${SEED}" >seed.yaml
+says "a number of the environment" '^fp8-import: seed.yaml: line 2: seed: needs a number, found .*; variables of the environment are not substituted: write the value of SEED$' import seed.yaml
 printf 'stage: sft\noutput_dir: %s\n' "\${HOME}/x" >dir.yaml
 says "a value of the environment" '^fp8-import: missing: dir.yaml: output_dir: .* refers to the environment' import dir.yaml
 head -c 5000000 /dev/zero | tr '\0' '#' >large.yaml

@@ -282,11 +282,10 @@ void read_losses(Mapping& m) {
 
 void read_saving(Mapping& m) {
   if (const double steps = m.number("save_steps", 0); steps >= 1)
-    m.set("save_steps", {}, "save-every", whole_part(steps), Class::no_effect);
-  if (const std::int64_t keep = m.whole("save_total_limit", 0); keep > 0)
-    m.set("save_total_limit", {}, "keep", keep, Class::no_effect);
+    m.set("save_steps", {}, "save-every", whole_part(steps));
+  if (const std::int64_t keep = m.whole("save_total_limit", 0); keep > 0) m.set("save_total_limit", {}, "keep", keep);
   if (const double steps = m.number("eval_steps", 0); steps >= 1 && m.number("val_set_size", 0) > 0)
-    m.set("eval_steps", {}, "eval-every", whole_part(steps), Class::no_effect);
+    m.set("eval_steps", {}, "eval-every", whole_part(steps));
 }
 
 }  // namespace

@@ -31,6 +31,15 @@ std::string shown(const json::Value& value) {
   return value.is_bool() ? (value.as_bool() ? "true" : "false") : "null";
 }
 
+// shown(), and what a value like ${SEED} lacks: trainers whose launchers substitute variables have them in files.
+std::string found(const json::Value& value) {
+  const std::string text = value.is_string() ? value.as_string() : "";
+  const std::size_t open = text.find("${"), close = text.find('}', open);
+  if (open == std::string::npos || close == std::string::npos) return shown(value);
+  return shown(value) + "; variables of the environment are not substituted: write the value of " +
+         excerpt(text.substr(open + 2, close - open - 2));
+}
+
 // Calls f(path, value) for the members of a map and the maps of an array; whether there are none.
 template <class F>
 bool for_children(const std::string& path, const json::Value& value, const F& f) {
@@ -89,7 +98,7 @@ std::optional<double> Keys::number(std::string_view path) const {
   if (v == nullptr) return std::nullopt;
   const json::Value n = v->is_string() ? scalar_value(v->as_string()) : *v;
   if (n.is_null()) return std::nullopt;
-  if (!n.is_number()) refuse(path, "needs a number, found " + shown(*v));
+  if (!n.is_number()) refuse(path, "needs a number, found " + found(*v));
   return n.as_double();
 }
 
@@ -108,7 +117,7 @@ std::optional<bool> Keys::flag(std::string_view path) const {
   if (std::ranges::find(kOn, word) != kOn.end()) return true;
   if (std::ranges::find(kOff, word) != kOff.end()) return false;
   if (v->is_string() && scalar_value(word).is_null()) return std::nullopt;
-  refuse(path, "needs true or false, found " + shown(*v));
+  refuse(path, "needs true or false, found " + found(*v));
 }
 
 bool Keys::answered(std::string_view path) const {

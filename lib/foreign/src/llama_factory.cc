@@ -452,10 +452,10 @@ class Reader {
     const std::string strategy = map_.text("save_strategy", "steps");
     const double every = map_.number("save_steps", 500);
     if (strategy == "steps" && every >= 1) import_.set("save-every", whole_part(every));
-    map_.note("save_steps", Class::no_effect, "--save-every");
+    map_.note("save_steps", Class::mapped, "--save-every");
     if (map_.has("save_total_limit") && map_.whole("save_total_limit", 0) > 0)
       import_.set("keep", map_.whole("save_total_limit", 0));
-    map_.note("save_total_limit", Class::no_effect, "--keep");
+    map_.note("save_total_limit", Class::mapped, "--keep");
     const bool evaluates = import_.data.eval_share > 0 || import_.data.eval_records || !import_.data.eval.empty();
     std::string by = map_.text("eval_strategy", map_.text("evaluation_strategy", "no"));
     const double steps = map_.number("eval_steps", map_.number("logging_steps", 500));
