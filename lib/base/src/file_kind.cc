@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 
 namespace fp8 {
 namespace {
@@ -42,6 +43,12 @@ FileKind kind_of_file(std::string_view head) {
   const auto* const found = std::ranges::find_if(kMagic, [&](const Magic& m) { return head.starts_with(m.bytes); });
   if (found != kMagic.end()) return found->kind;
   return is_safetensors(head) ? FileKind::safetensors : FileKind::unknown;
+}
+
+bool is_stream(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
+  return kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character;
 }
 
 }  // namespace fp8

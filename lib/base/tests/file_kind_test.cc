@@ -1,5 +1,10 @@
-// Kinds of files by their first bytes.
+// Kinds of files by their first bytes, and pipes.
 #include "fp8/base/file_kind.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "fp8_test.h"
 
@@ -21,6 +26,20 @@ TEST(FileKind, ByFirstBytes) {
   EXPECT_EQ(kind_of_file("\177ELF\2"), FileKind::program);
   EXPECT_EQ(kind_of_file(""), FileKind::unknown);
   EXPECT_EQ(kind_of_file(R"({"type":"run"})"), FileKind::unknown);
+}
+
+class Streams : public test::FolderTest {};
+
+TEST_F(Streams, ArePipesAndCharacterDevices) {
+  const std::string pipe = at("pipe"), file = at("file"), link = at("link");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::ofstream(file) << "x";
+  ASSERT_EQ(::symlink(pipe.c_str(), link.c_str()), 0);
+  EXPECT_TRUE(is_stream(pipe));
+  EXPECT_TRUE(is_stream(link));
+  EXPECT_TRUE(is_stream("/dev/null"));
+  EXPECT_FALSE(is_stream(file));
+  EXPECT_FALSE(is_stream(at("none")));
 }
 
 TEST(FileKind, SafetensorsHaveALengthBeforeTheHeader) {

@@ -8,6 +8,7 @@
 #include "builder.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/base/file_kind.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
 
@@ -116,10 +117,7 @@ Document parse_document(std::string_view text, Format format, const std::string&
 }
 
 Document read_document(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
-  if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character)
-    throw Error(path + ": not a regular file");
+  if (is_stream(path)) throw Error(path + ": not a regular file");
   const std::string text = read_text_file(path, kMostFileBytes);
   return parse_document(text, format_of(path, text), path);
 }

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "fp8/base/error.h"
+#include "fp8/base/file_kind.h"
 
 namespace fp8::judge {
 namespace {
@@ -27,12 +27,9 @@ void check_kind(std::string_view head, const std::string& name) {
 
 RolloutReader::RolloutReader(std::vector<std::string> paths, ReadOptions options)
     : paths_(std::move(paths)), options_(options) {
-  for (const std::string& path : paths_) {
-    std::error_code error;
-    const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
-    if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character)
+  for (const std::string& path : paths_)
+    if (is_stream(path))
       throw Error(path + ": not a regular file; each candidate reads the rollouts again, which a pipe cannot");
-  }
 }
 
 // Opens the next file; false if there is none.
