@@ -141,6 +141,8 @@ int write_machine(const cli::Arguments& arguments) {
   const bool force = arguments.flag("force") || !given;
   const std::string path = given ? arguments.text("output") : stored_machine();
   check_output(path, force, {});
+  if (!arguments.flag("quiet"))
+    cli::print_note("fp8-bench", "measures this machine, which takes a minute, and longer while others compute on it");
   cli::Progress progress(arguments.flag("quiet"));
   probe::RatesOptions options;
   options.device = place_of(arguments.text("device"));
