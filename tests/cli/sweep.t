@@ -233,6 +233,9 @@ done
 for flag in -n --help -h --version; do
   checked "seed = 1\nside a: --precision bf16 $flag\n" "late.sweep:2: side a: $flag: $why" $train
 done
+checked 'seed = 1, 2\n' "--gradients g.safetensors: runs seed=1 and seed=2 would write this file; each needs one of its own, as a setting gradients = A, B or a side gives it" $train --gradients g.safetensors
+printf 'side a: --gradients a.safetensors\nside b: --gradients=b.safetensors\n' >late.sweep
+ok "files of gradients that differ are no error" fp8-sweep late.sweep -n -- $train
 printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep
 says "data that do not exist stop runs" '^fp8-sweep: late.sweep:2: side b: run b: gone.h5: No such file or directory$' fp8-sweep late.sweep -- $train
 ok "but not --print, whose commands may run elsewhere" fp8-sweep late.sweep --print -- $train

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -84,11 +85,33 @@ void check_that_runs_train(const launch::Sweep& sweep, const launch::SweepJob& j
   }
 }
 
+// Throws Error if two runs would write the gradients of --gradients to one file, which the second would refuse.
+void check_files_of_gradients(const launch::SweepJob& job) {
+  constexpr std::string_view kFlag = "--gradients";
+  std::map<std::string, const launch::SweepRun*> runs;
+  for (const launch::SweepRun& run : job.runs) {
+    Words words = job.command;
+    words.insert(words.end(), run.flags.begin(), run.flags.end());
+    std::string file;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i] == kFlag && i + 1 < words.size()) file = words[i + 1];
+      if (words[i].starts_with(std::string(kFlag) + "=")) file = words[i].substr(kFlag.size() + 1);
+    }
+    if (file.empty()) continue;
+    const auto [other, is_new] = runs.emplace(file, &run);
+    if (!is_new)
+      throw Error(
+          std::string(kFlag) + " " + file + ": runs " + other->second->name + " and " + run.name +
+          " would write this file; each needs one of its own, as a setting gradients = A, B or a side gives it");
+  }
+}
+
 }  // namespace
 
 void check_runs(const launch::Sweep& sweep, const launch::SweepJob& job, bool needs_files,
                 const std::function<void(const std::string&)>& note) {
   check_that_runs_train(sweep, job);
+  check_files_of_gradients(job);
   const launch::Depth depth = needs_files ? launch::Depth::files : launch::Depth::existing_files;
   std::vector<Words> variants;
   for (const launch::SweepRun& run : job.runs) variants.push_back(variant_of(job, run, run.flags));
