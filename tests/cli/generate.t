@@ -252,6 +252,8 @@ refused() { # NAME PATTERN WORDS...
 refused "no prompt" 'PROMPT: needed, or --ids or --input' llama3.h5
 refused "two prompts" 'PROMPT, --ids and --input: only one' llama3.h5 a --ids 5
 refused "an id outside of the vocabulary" "--ids: token 256 is not in the model's vocabulary of 256" llama3.h5 --ids 5,256 --json
+is "rollouts that end there are noted" "$(fp8-generate llama3.h5 --ids 5,6,7 --max-tokens 1000 --ignore-end --logprobs 2>&1 >out </dev/null)" \
+  "fp8-generate: prompt 0: ends after 125 tokens, where the model's context is full"
 refused "a prompt as long as the context" "--ids: 128 tokens leave no room in the model's context of 128" llama3.h5 --ids "$(seq -s, 0 127)" --json
 refused "no number" "--ids: 'x' is not a token id" llama3.h5 --ids 5,x --json
 refused "an empty prompt" 'PROMPT: no tokens' run ''

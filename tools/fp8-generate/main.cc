@@ -141,7 +141,8 @@ class Session {
         sampler_(generate::sampling_of(a)),
         json_(a.flag("json")),
         logprobs_(a.flag("logprobs")),
-        verbose_(a.flag("verbose")) {
+        verbose_(a.flag("verbose")),
+        quiet_(a.flag("quiet")) {
     request_.log_probabilities = json_ || logprobs_;
   }
 
@@ -155,6 +156,9 @@ class Session {
     });
     if (logprobs_) {
       out_.json(rollout_record(prompt, made.ids, log_probabilities));
+      if (made.end == generate::End::context && !quiet_)
+        cli::print_note(kName, "prompt " + std::to_string(request_.prompt) + ": ends after " +
+                                   counted(std::ssize(made.ids), "token") + ", where the model's context is full");
     } else if (json_) {
       out_.json(text_record(request_.prompt, prompt.size(), made, codec_ != nullptr));
     } else {
@@ -180,7 +184,7 @@ class Session {
   const Codec* codec_;
   generate::Request request_;
   generate::Sampler sampler_;
-  bool json_, logprobs_, verbose_;
+  bool json_, logprobs_, verbose_, quiet_;
   const bool terminal_ = cli::stdout_is_terminal();
   cli::Output out_;
 };
