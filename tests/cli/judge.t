@@ -137,6 +137,12 @@ is "a quantized checkpoint is judged with its codes" \
   "$? $(figures records "r[-1]['explained'], r[-1]['candidate'], [x['recipe'] for x in r if x['type'] == 'candidate']")" "0 (True, 'blockwise', ['blockwise', 'blockwise/server'])"
 
 # --- errors: one line, status 2
+plant a.h5 none --precision fp32
+{
+  fp8-judge a.h5 rollouts.jsonl --json 2>err
+  echo $? >status
+} | while read -r line; do case $line in *'"type":"rollouts"'*) echo >>rollouts.jsonl ;; esac; done
+is "rollouts that change are noticed" "$(cat status) $(cat err)" "2 fp8-judge: rollouts.jsonl: changed while it was read, so candidates read different rollouts"
 refused_() { # NAME REGEX WORDS
   name=$1 pattern=$2
   shift 2

@@ -38,10 +38,19 @@ double logprob_of(const Value& value, const std::string& member) {
   return x <= kLowest ? kMissing : std::min(x, 0.0);
 }
 
+const Array& array_in(const Value& value, const std::string& member) {
+  if (!value.is_array()) throw Error(member + ": is not an array");
+  return value.as_array();
+}
+
+const Object& object_in(const Value& value, const std::string& member) {
+  if (!value.is_object()) throw Error(member + ": is not an object");
+  return value.as_object();
+}
+
 // An array, or the only element of an array of arrays, as a batch of one sample is stored.
 const Array& flat(const Value& value, const std::string& member) {
-  if (!value.is_array()) throw Error(member + ": is not an array");
-  const Array& outer = value.as_array();
+  const Array& outer = array_in(value, member);
   return outer.size() == 1 && outer.front().is_array() ? outer.front().as_array() : outer;
 }
 
@@ -133,31 +142,32 @@ void add_prompt_logprobs(const Value* list, Rollout& r) {
   r.logprobs.assign(r.ids.size(), kMissing);
   if (list == nullptr || list->is_null()) return;
   const std::string member = "prompt_logprobs";
-  const Array& values = list->as_array();
+  const Array& values = array_in(*list, member);
   check_length(values.size(), r.ids.size(), member);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].is_null()) continue;
-    const Value* found = values[i].as_object().find(std::to_string(r.ids[i]));
-    if (found == nullptr) throw Error(member + ": position " + std::to_string(i) + " lacks its own id");
-    r.logprobs[i] = logprob_of(needed(found->as_object(), "logprob"), member);
+    const std::string position = member + ": position " + std::to_string(i);
+    const Value* found = object_in(values[i], position).find(std::to_string(r.ids[i]));
+    if (found == nullptr) throw Error(position + " lacks its own id");
+    r.logprobs[i] = logprob_of(needed(object_in(*found, position), "logprob"), member);
   }
 }
 
 // Log-probabilities of new tokens: {"token_logprobs": [...]} of completions, {"content": [{"logprob"}]} of chat.
 void add_new_logprobs(const Object& logprobs, Rollout& r) {
   if (const Value* list = logprobs.find("token_logprobs")) {
-    for (const Value& v : list->as_array()) r.logprobs.push_back(logprob_of(v, "token_logprobs"));
+    for (const Value& v : array_in(*list, "token_logprobs")) r.logprobs.push_back(logprob_of(v, "token_logprobs"));
   } else {
-    for (const Value& v : needed(logprobs, "content").as_array())
-      r.logprobs.push_back(logprob_of(needed(v.as_object(), "logprob"), "content"));
+    for (const Value& v : array_in(needed(logprobs, "content"), "content"))
+      r.logprobs.push_back(logprob_of(needed(object_in(v, "content"), "logprob"), "content"));
   }
 }
 
 std::vector<Rollout> vllm(const Object& o, const ReadOptions& options) {
   const std::string how = "; ask vLLM with \"return_token_ids\": true";
   std::vector<Rollout> all;
-  for (const Value& choice_value : needed(o, "choices").as_array()) {
-    const Object& choice = choice_value.as_object();
+  for (const Value& choice_value : array_in(needed(o, "choices"), "choices")) {
+    const Object& choice = object_in(choice_value, "choices");
     const auto member = [&](const std::string& name) {
       const Value* own = choice.find(name);
       return own != nullptr && !own->is_null() ? own : o.find(name);
@@ -168,7 +178,7 @@ std::vector<Rollout> vllm(const Object& o, const ReadOptions& options) {
     add_ids(*prompt, "prompt_token_ids", options.vocabulary, r);
     add_prompt_logprobs(member("prompt_logprobs"), r);
     add_ids(needed(choice, "token_ids", how), "token_ids", options.vocabulary, r);
-    add_new_logprobs(needed(choice, "logprobs", "; ask vLLM with \"logprobs\"").as_object(), r);
+    add_new_logprobs(object_in(needed(choice, "logprobs", "; ask vLLM with \"logprobs\""), "logprobs"), r);
     check_length(r.logprobs.size(), r.ids.size(), "logprobs");
     r.temperature = temperature_of(o);
     all.push_back(std::move(r));
@@ -178,8 +188,8 @@ std::vector<Rollout> vllm(const Object& o, const ReadOptions& options) {
 
 // SGLang: [logprob, id, text] for each token.
 void add_triples(const Value& list, const std::string& member, const ReadOptions& options, Rollout& r) {
-  for (const Value& value : list.as_array()) {
-    const Array& triple = value.as_array();
+  for (const Value& value : array_in(list, member)) {
+    const Array& triple = array_in(value, member);
     if (triple.size() < 2) throw Error(member + ": an element has no id");
     r.logprobs.push_back(logprob_of(triple[0], member));
     r.ids.push_back(id_of(triple[1], member, options.vocabulary));
@@ -188,7 +198,7 @@ void add_triples(const Value& list, const std::string& member, const ReadOptions
 
 Rollout sglang(const Object& o, const ReadOptions& options) {
   const std::string how = "; ask SGLang with \"return_logprob\": true, \"logprob_start_len\": 0";
-  const Object& info = needed(o, "meta_info").as_object();
+  const Object& info = object_in(needed(o, "meta_info"), "meta_info");
   Rollout r;
   if (const Value* ids = o.find("input_ids"); ids != nullptr && !ids->is_null()) {
     add_ids(*ids, "input_ids", options.vocabulary, r);

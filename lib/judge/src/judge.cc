@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "candidate.h"
+#include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/command.h"
 #include "fp8/settings/checks.h"
@@ -37,6 +39,23 @@ settings::PrecisionConfig precision_of(const std::string& name) {
   return p;
 }
 
+// Size and time of the last change of a file; both are 0 if it does not exist.
+struct FileState {
+  std::uintmax_t size = 0;
+  std::filesystem::file_time_type time{};
+  bool operator==(const FileState&) const = default;
+};
+
+std::vector<FileState> states_of(const std::vector<std::string>& paths) {
+  std::vector<FileState> states;
+  for (const std::string& path : paths) {
+    std::error_code no_size, no_time;
+    const FileState state{std::filesystem::file_size(path, no_size), std::filesystem::last_write_time(path, no_time)};
+    states.push_back(no_size || no_time ? FileState{} : state);
+  }
+  return states;
+}
+
 // The objects that all parts of a judgement share.
 struct Session {
   const JudgeConfig& config;
@@ -45,6 +64,7 @@ struct Session {
   std::vector<ckpt::Checkpoint> checkpoints{};  // MODEL, then those of --also
   hf::ModelConfig model{};
   Contents contents{};
+  std::vector<FileState> rollouts{};  // before they are read
 
   RolloutReader reader(std::int64_t sequences) const {
     return {config.rollouts, {config.form, config.trainer, model.vocab_size, sequences}};
@@ -296,6 +316,7 @@ std::vector<CandidateSpec> prepare(Session& session) {
       shared.as_object().set("model " + c.path(), c.digest());
     }
     if (comm::is_writer(session.host_comm)) check_plot(config);
+    session.rollouts = states_of(config.rollouts);
     session.contents = scan(session.reader(config.sequences));
     shared.as_object().set("tokens of rollouts", session.contents.ids);
     for (std::size_t i = 0; i < session.checkpoints.size(); ++i)
@@ -308,6 +329,16 @@ std::vector<CandidateSpec> prepare(Session& session) {
     for (const std::string& message : c.passed_over()) session.journal.note(message);
   for (const std::string& note : notes) session.journal.note(note);
   return specs;
+}
+
+// Throws Error if a file of rollouts, which each candidate reads, is no longer as it was. Collective.
+void check_unchanged(const Session& session) {
+  comm::agree(session.host_comm, [&] {
+    const std::vector<FileState> now = states_of(session.config.rollouts);
+    for (std::size_t i = 0; i < now.size(); ++i)
+      if (now[i] != session.rollouts[i])
+        throw Error(session.config.rollouts[i] + ": changed while it was read, so candidates read different rollouts");
+  });
 }
 
 json::Value record_of(const Contents& c) {
@@ -341,6 +372,7 @@ Exit judge(const JudgeConfig& config, comm::Communicator& host_comm, const state
   }
   Explanation best = best_of(candidates, {});
   if (!explains(best, candidates)) best = best_of(candidates, other_beginnings(session, specs, candidates));
+  check_unchanged(session);
   const bool passed = passes(candidates, session);
   if (!config.plot.empty())
     comm::agree(host_comm, [&] {

@@ -92,6 +92,18 @@ TEST(Rollouts, AreRefusedWithTheReason) {
            {R"({"meta_info":{"prompt_tokens":3,"input_token_logprobs":[[null,1]],"output_token_logprobs":[]}})",
             "input_token_logprobs: 1 of 3 tokens of the prompt; ask SGLang with \"return_logprob\": true, "
             "\"logprob_start_len\": 0"},
+           {R"({"choices":{}})", "choices: is not an array"},
+           {R"({"choices":[1]})", "choices: is not an object"},
+           {R"({"choices":[{"prompt_token_ids":[1],"prompt_logprobs":{},"token_ids":[]}]})",
+            "prompt_logprobs: is not an array"},
+           {R"({"choices":[{"prompt_token_ids":[1],"prompt_logprobs":[7],"token_ids":[]}]})",
+            "prompt_logprobs: position 0: is not an object"},
+           {R"({"choices":[{"prompt_token_ids":[1],"token_ids":[2],"logprobs":{"token_logprobs":0}}]})",
+            "token_logprobs: is not an array"},
+           {R"({"choices":[{"prompt_token_ids":[1],"token_ids":[2],"logprobs":{"content":[0]}}]})",
+            "content: is not an object"},
+           {R"({"meta_info":[]})", "meta_info: is not an object"},
+           {R"({"input_ids":[1],"meta_info":{"output_token_logprobs":[3]}})", "output_token_logprobs: is not an array"},
            {R"({"input":"a","output":"b","score":1})",
             "has decoded text alone, so the tokens of the server cannot be known: text can be divided into tokens in "
             "several ways"},
