@@ -174,6 +174,8 @@ RecordReader::RecordReader(const std::string& path, Layout layout, const File::W
   while (s.head.size() < kReadPiece && append_some(s.fd, s.name, s.head, kReadPiece - s.head.size()) > 0) {
   }
   s.head.erase(0, s.head.size() - without_byte_order_mark(s.head).size());
+  if (without_byte_order_mark(s.head).size() < s.head.size())
+    throw Error(s.name + ": line 1 column 1: a second byte order mark");
 }
 
 RecordReader::~RecordReader() = default;

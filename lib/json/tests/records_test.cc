@@ -57,6 +57,8 @@ TEST_F(Records, the_layout_is_found_by_content) {
   EXPECT_EQ(read("[\n", Layout::lines), "1:[|");
   EXPECT_EQ(read("\xEF\xBB\xBF{}\n", Layout::by_content), "1:{}|");
   EXPECT_EQ(read("\xEF\xBB\xBF[{}]\n", Layout::by_content, "x.jsonl"), "1:{}|");
+  EXPECT_EQ(error_of([&] { read("\xEF\xBB\xBF\xEF\xBB\xBF{}\n"); }),
+            at("x.json") + ": line 1 column 1: a second byte order mark");
   EXPECT_TRUE(begins_array("\xEF\xBB\xBF[{", "x"));
   EXPECT_FALSE(begins_array("", "x.json"));
   EXPECT_TRUE(begins_array("\n[", "x"));
