@@ -129,6 +129,17 @@ void quantize_blocks(benchmark::State& state, Granularity granularity, Contracti
   });
 }
 
+// Operands of nvfp4 with their amax, random bits by place, and the transform.
+void quantize_fp4(benchmark::State& state, const Cast& cast, ContractionAxis contract) {
+  Setup setup(state);
+  CastOptions options;
+  options.random = {.seed = 1, .stream = 2, .rows = setup.rows};
+  compare(state, setup.elements() * (cast.hadamard ? 10 : 6), [&] {
+    const device::Scope scope(setup.arena);
+    benchmark::DoNotOptimize(quantize(setup.context, setup.x.view(), cast, contract, options));
+  });
+}
+
 void shapes(benchmark::internal::Benchmark* b) {
   // Fits the L2 cache, the L3 cache, neither.
   b->Args({256, 1024})
@@ -151,6 +162,14 @@ BENCHMARK_CAPTURE(quantize_blocks, block1x128_first, Granularity::block1x128, Co
 BENCHMARK_CAPTURE(quantize_blocks, block128x128, Granularity::block128x128, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_blocks, row32_last, Granularity::block1x32, ContractionAxis::last)->Apply(shapes);
 BENCHMARK_CAPTURE(quantize_blocks, row32_first, Granularity::block1x32, ContractionAxis::first)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_fp4, x, {DType::e2m1, Granularity::block1x16}, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_fp4, w, {DType::e2m1, Granularity::block16x16}, ContractionAxis::last)->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_fp4, dy, {DType::e2m1, Granularity::block1x16, false, true}, ContractionAxis::last)
+    ->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_fp4, x_turned, {DType::e2m1, Granularity::block1x16, true}, ContractionAxis::first)
+    ->Apply(shapes);
+BENCHMARK_CAPTURE(quantize_fp4, dy_turned, {DType::e2m1, Granularity::block1x16, true, true}, ContractionAxis::first)
+    ->Apply(shapes);
 
 }  // namespace
 }  // namespace fp8::quant

@@ -60,7 +60,7 @@ void amax_onto_but_nan(const T* x, Magnitude<T>* largest, std::int64_t n) {
   }
 }
 
-// Calls body(begin, length, b) for each block b of n elements. The lengths 32 and 128 are constants, for which the
+// Calls body(begin, length, b) for each block b of n elements. The lengths 16, 32 and 128 are constants, for which the
 // compiler unrolls the loops of the body.
 template <class Body>
 void for_blocks(std::int64_t n, std::int64_t block, const Body& body) {
@@ -68,7 +68,9 @@ void for_blocks(std::int64_t n, std::int64_t block, const Body& body) {
   const auto whole = [&](auto length) {
     for (std::int64_t b = 0; b < count; ++b) body(b * length, length, b);
   };
-  if (block == 32)
+  if (block == 16)
+    whole(std::integral_constant<std::int64_t, 16>{});
+  else if (block == 32)
     whole(std::integral_constant<std::int64_t, 32>{});
   else if (block == 128)
     whole(std::integral_constant<std::int64_t, 128>{});

@@ -51,8 +51,11 @@ struct RandomSource {
 };
 
 // What the lines of one thread need, allocated once.
+template <class T>
 struct Scratch {
-  std::vector<float> amax, multiplier, scale;
+  std::vector<Magnitude<T>> largest;                           // of columns, or of blocks
+  std::vector<float> amax, multiplier, scale;                  // of blocks
+  std::vector<float> multiplier_of_element, scale_of_element;  // of a row
   std::vector<std::uint8_t> random;
 };
 
@@ -72,84 +75,84 @@ struct MatrixCast {
   const T* row(std::int64_t r) const { return x.as<T>() + r * x.stride[0]; }
   std::int64_t cols() const { return x.shape[1]; }
   bool by_row() const { return contract == ContractionAxis::last && !square; }
+  bool by_column() const { return !by_row() && !square; }
   std::int64_t lines() const { return by_row() ? x.shape[0] : divide_up(x.shape[0], kFp4Block); }
 
-  RowCounts cast_row(std::int64_t r, Scratch& s, const std::uint8_t* bits, bool each) const {
-    if (!multipliers.empty()) return {};
-    const Fp4Loops<T>& loops = fp4_loops<T>();
-    const Fp4Factors factors{s.multiplier.data(), s.scale.data()};
-    if (!values.empty())
-      return (each ? loops.column_values : loops.block_values)(row(r), factors, bits, values.as<Bf16>() + r * cols(),
-                                                               cols());
-    (each ? loops.columns : loops.blocks)(row(r), factors.multiplier, bits, codes.as<std::uint8_t>() + r * cols(),
-                                          cols());
+  RowCounts cast_row(std::int64_t r, const Fp4Factors& factors, const std::uint8_t* bits) const {
+    if (!values.empty()) return fp4_loops<T>().values(row(r), factors, bits, values.as<Bf16>() + r * cols(), cols());
+    fp4_loops<T>().codes(row(r), factors, bits, codes.as<std::uint8_t>() + r * cols(), cols());
     return {};
   }
 
-  // Factors of the blocks of a line with these amaxes.
-  template <class M>
-  void factors_of(const std::vector<M>& largest, std::int64_t line, Scratch& s) const {
-    const std::size_t n = largest.size();
+  // Factors of the elements of a row in the line whose blocks have the largest magnitudes of `s`.
+  Fp4Factors factors_of(std::int64_t line, Scratch<T>& s) const {
+    const std::size_t n = s.largest.size();
     s.amax.resize(n), s.multiplier.resize(n), s.scale.resize(n);
-    std::transform(largest.begin(), largest.end(), s.amax.begin(), [](M bits) { return from_magnitude(bits); });
+    std::ranges::transform(s.largest, s.amax.begin(), [](Magnitude<T> bits) { return from_magnitude(bits); });
     fp4_kernels().factors(s.amax.data(), of_tensor, {s.multiplier.data(), s.scale.data()},
                           static_cast<std::int64_t>(n));
     if (!multipliers.empty()) std::ranges::copy(s.multiplier, multipliers.as<float>() + line * multipliers.shape[1]);
-    if (scales.empty()) return;
-    std::uint8_t* const to = scales.as<std::uint8_t>() + line * scales.shape[1];
-    for (std::size_t i = 0; i < n; ++i)
-      to[i] = static_cast<std::uint8_t>(dtype::code_bits<dtype::E4m3Grid>(s.scale[i]));
+    if (!scales.empty())
+      std::ranges::transform(s.scale, scales.as<std::uint8_t>() + line * scales.shape[1], [](float scale) {
+        return static_cast<std::uint8_t>(dtype::code_bits<dtype::E4m3Grid>(scale));
+      });
+    if (by_column()) return {s.multiplier.data(), s.scale.data()};
+    s.multiplier_of_element.resize(n * kFp4Block), s.scale_of_element.resize(n * kFp4Block);
+    for (std::size_t b = 0; b < n; ++b) {
+      std::fill_n(s.multiplier_of_element.data() + b * kFp4Block, kFp4Block, s.multiplier[b]);
+      std::fill_n(s.scale_of_element.data() + b * kFp4Block, kFp4Block, s.scale[b]);
+    }
+    return {s.multiplier_of_element.data(), s.scale_of_element.data()};
   }
 
   // Random bits of one row, or of the rows of a strip, [rows, cols]; null for rounding to nearest.
-  const std::uint8_t* bits_of(std::int64_t line, Scratch& s) const {
+  const std::uint8_t* bits_of(std::int64_t line, Scratch<T>& s) const {
     const std::int64_t begin = by_row() ? line : line * kFp4Block;
     if (!random.given.empty()) return random.given.as<std::uint8_t>() + begin * cols();
     if (random.by_place == nullptr) return nullptr;
     const RandomBits& at = *random.by_place;
-    constexpr std::int64_t kTogether = 16;
-    const std::int64_t sixteen = at.first_row / kFp4Block, blocks = by_row() ? cols() / kFp4Block : cols(),
-                       sixteens = std::max(divide_up(at.rows, kFp4Block), sixteen + lines());
     s.random.resize(static_cast<std::size_t>(by_row() ? cols() : kFp4Block * cols()));
-    for (std::int64_t b = 0; b < blocks; b += kTogether) {
-      const std::int64_t n = std::min(kTogether, blocks - b), column = random.first_column + b;
-      if (by_row()) {
-        const std::int64_t first =
-            (at.first_row + line) * (random.columns / kFp4Block) + random.first_column / kFp4Block + b;
-        fp4_kernels().random({at.seed, at.stream, static_cast<std::uint64_t>(first), 1}, n, kFp4Block, 1,
-                             s.random.data() + b * kFp4Block);
-      } else {
-        fp4_kernels().random({at.seed, at.stream + 1, static_cast<std::uint64_t>(column * sixteens + sixteen + line),
-                              static_cast<std::uint64_t>(sixteens)},
-                             n, 1, cols(), s.random.data() + b);
-      }
+    if (by_row()) {
+      const std::int64_t first = ((at.first_row + line) * random.columns + random.first_column) / kFp4Block;
+      fp4_kernels().random_row({at.seed, at.stream, static_cast<std::uint64_t>(first), 1}, cols() / kFp4Block,
+                               s.random.data());
+      return s.random.data();
     }
+    const std::int64_t sixteen = at.first_row / kFp4Block,
+                       sixteens = std::max(divide_up(at.rows, kFp4Block), sixteen + lines());
+    fp4_kernels().random_columns(
+        {at.seed, at.stream + 1, static_cast<std::uint64_t>(random.first_column * sixteens + sixteen + line),
+         static_cast<std::uint64_t>(sixteens)},
+        cols(), s.random.data());
     return s.random.data();
   }
 
-  RowCounts one_row(std::int64_t r, Scratch& s) const {
-    std::vector<Magnitude<T>> largest(static_cast<std::size_t>(cols() / kFp4Block));
-    row_loops<T>().amax_of_blocks(row(r), kFp4Block, largest.data(), cols());
-    factors_of(largest, r, s);
-    return cast_row(r, s, bits_of(r, s), false);
+  // The largest magnitudes of the blocks of rows [begin, end), a line, become those of `s`.
+  void measure(std::int64_t begin, std::int64_t end, Scratch<T>& s) const {
+    const std::int64_t blocks = cols() / kFp4Block;
+    if (by_row()) {
+      s.largest.resize(static_cast<std::size_t>(blocks));
+      return row_loops<T>().amax_of_blocks(row(begin), kFp4Block, s.largest.data(), cols());
+    }
+    s.largest.assign(static_cast<std::size_t>(cols()), 0);
+    for (std::int64_t r = begin; r < end; ++r) amax_into(row(r), s.largest.data(), cols());
+    if (!square) return;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const auto first = s.largest.begin() + b * kFp4Block;
+      s.largest[static_cast<std::size_t>(b)] = *std::max_element(first, first + kFp4Block);
+    }
+    s.largest.resize(static_cast<std::size_t>(blocks));
   }
 
-  RowCounts strip(std::int64_t line, Scratch& s) const {
-    const std::int64_t begin = line * kFp4Block, end = std::min(begin + kFp4Block, x.shape[0]);
-    std::vector<Magnitude<T>> largest(static_cast<std::size_t>(cols()));
-    for (std::int64_t r = begin; r < end; ++r) amax_into(row(r), largest.data(), cols());
-    if (square) {
-      for (std::int64_t b = 0; b < cols() / kFp4Block; ++b) {
-        const auto first = largest.begin() + b * kFp4Block;
-        largest[static_cast<std::size_t>(b)] = *std::max_element(first, first + kFp4Block);
-      }
-      largest.resize(static_cast<std::size_t>(cols() / kFp4Block));
-    }
-    factors_of(largest, line, s);
+  RowCounts cast_line(std::int64_t line, Scratch<T>& s) const {
+    const std::int64_t rows = by_row() ? 1 : kFp4Block, begin = line * rows, end = std::min(begin + rows, x.shape[0]);
+    measure(begin, end, s);
+    const Fp4Factors factors = factors_of(line, s);
+    if (!multipliers.empty()) return {};
     const std::uint8_t* const bits = bits_of(line, s);
     RowCounts counts;
     for (std::int64_t r = begin; r < end; ++r)
-      counts += cast_row(r, s, bits == nullptr ? nullptr : bits + (r - begin) * cols(), !square);
+      counts += cast_row(r, factors, bits == nullptr ? nullptr : bits + (r - begin) * cols());
     return counts;
   }
 
@@ -157,10 +160,10 @@ struct MatrixCast {
     std::int64_t saturated = 0, underflowed = 0;
 #pragma omp parallel reduction(+ : saturated, underflowed) if (x.size() >= kParallelElements)
     {
-      Scratch scratch;
+      Scratch<T> scratch;
 #pragma omp for
       for (std::int64_t i = 0; i < lines(); ++i) {
-        const RowCounts counts = by_row() ? one_row(i, scratch) : strip(i, scratch);
+        const RowCounts counts = cast_line(i, scratch);
         saturated += counts.saturated;
         underflowed += counts.underflowed;
       }
@@ -178,6 +181,26 @@ void require_cast(const Context& ctx, const View& x, const Fp4Cast& cast, const 
   require_rows(ctx, x, "cast_to_fp4");
   require_columns(x.shape[1], cast.contract, cast.square);
   require_shape(scales, type, fp4_scales(x.shape[0], x.shape[1], cast.contract, cast.square), "the memory of scales");
+}
+
+// hadamard_transform(); returns the largest magnitude of the result, 0 in a dry context.
+float transform(const Context& ctx, const View& x, const View& out) {
+  require_rows(ctx, x, "hadamard_transform");
+  const std::int64_t rows = x.shape[0], cols = x.shape[1], strips = divide_up(rows, kFp4Block);
+  require_shape(out, DType::bf16, {strips * kFp4Block, cols}, "the result of the transform");
+  const device::Timer timer(ctx, device::Work::cast, "Hadamard transform", tensor::bytes_of(x, out));
+  Magnitude<Bf16> largest = 0;
+  if (ctx.dry) return 0;
+  dtype::with_float_type(x.dtype, "hadamard_transform", [&]<class T>() {
+#pragma omp parallel for reduction(max : largest) if (x.size() >= kParallelElements)
+    for (std::int64_t s = 0; s < strips; ++s) {
+      const std::int64_t begin = s * kFp4Block;
+      largest = std::max(
+          largest, fp4_loops<T>().hadamard(x.as<T>() + begin * x.stride[0], x.stride[0],
+                                           std::min(kFp4Block, rows - begin), cols, out.as<Bf16>() + begin * cols));
+    }
+  });
+  return from_magnitude(largest);
 }
 
 }  // namespace
@@ -228,9 +251,11 @@ Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, Cont
       .contract = contract,
       .scale = {},
       .inverse_scale = tensor::allocate(ctx, DType::f32, {1}, kCategory)};
-  if (cast.hadamard) hadamard_transform(ctx, x, q.codes);
   const View& from = cast.hadamard ? q.codes : x;
-  amax(ctx, from, Granularity::tensor, ContractionAxis::last, q.inverse_scale);
+  if (!cast.hadamard)
+    amax(ctx, from, Granularity::tensor, ContractionAxis::last, q.inverse_scale);
+  else if (const float largest = transform(ctx, x, q.codes); !ctx.dry)
+    *q.inverse_scale.as<float>() = largest;
   if (split.ranks != nullptr) reduce(ctx, split, q.inverse_scale);
   const device::Timer timer(ctx, device::Work::cast, "cast to FP4", tensor::bytes_of(from, q.codes));
   if (ctx.dry) return q;
@@ -246,20 +271,6 @@ Quantized quantize_fp4(const Context& ctx, const View& x, const Cast& cast, Cont
   return q;
 }
 
-void hadamard_transform(const Context& ctx, const View& x, const View& out) {
-  require_rows(ctx, x, "hadamard_transform");
-  const std::int64_t rows = x.shape[0], cols = x.shape[1], strips = divide_up(rows, kFp4Block);
-  require_shape(out, DType::bf16, {strips * kFp4Block, cols}, "the result of the transform");
-  const device::Timer timer(ctx, device::Work::cast, "Hadamard transform", tensor::bytes_of(x, out));
-  if (ctx.dry) return;
-  dtype::with_float_type(x.dtype, "hadamard_transform", [&]<class T>() {
-#pragma omp parallel for if (x.size() >= kParallelElements)
-    for (std::int64_t s = 0; s < strips; ++s) {
-      const std::int64_t begin = s * kFp4Block;
-      fp4_loops<T>().hadamard(x.as<T>() + begin * x.stride[0], x.stride[0], std::min(kFp4Block, rows - begin), cols,
-                              out.as<Bf16>() + begin * cols);
-    }
-  });
-}
+void hadamard_transform(const Context& ctx, const View& x, const View& out) { (void)transform(ctx, x, out); }
 
 }  // namespace fp8::quant

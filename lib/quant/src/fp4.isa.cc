@@ -1,7 +1,12 @@
-// Inner loops of NVFP4 casts, as templates over element type and rounding, so that the compiler vectorizes each.
+// Inner loops of NVFP4 casts, as templates over element type and rounding, so that the compiler vectorizes each; random
+// bits and the Hadamard transform in vectors that fit the registers.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "fp4_kernels.h"
 #include "fp8/device/philox.h"
@@ -11,8 +16,15 @@ namespace fp8::quant {
 namespace {
 
 // Signs of the transform's input. Source: Transformer Engine, hadamard_transform.
-constexpr std::array<double, 16> kSigns = {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
-constexpr std::int64_t kColumns = 16;  // columns that are transformed together
+constexpr std::array<float, 16> kSigns = {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
+constexpr std::int64_t kColumns = 64;  // columns that are transformed together; with 16, loads would wait for stores
+#ifdef __AVX512F__
+constexpr std::int64_t kLanes = 8;
+#else
+constexpr std::int64_t kLanes = 4;
+#endif
+using Doubles [[gnu::vector_size(kLanes * sizeof(double))]] = double;
+using Floats [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
 // Counts of one element, or of few.
 struct RowCounts32 {
@@ -30,21 +42,64 @@ void factors(const float* amax, const Fp4Scales& scales, const Fp4Factors& out, 
   }
 }
 
-// Ten rounds of Philox for kBlocks counters together.
-void random_bytes(const Fp4Counters& counters, std::int64_t n, std::int64_t across, std::int64_t along,
-                  std::uint8_t* out) {
-  constexpr std::size_t kBlocks = 16;
-  std::array<std::array<std::uint32_t, kBlocks>, 4> words;
-#pragma omp simd
-  for (std::size_t b = 0; b < kBlocks; ++b) {
-    const auto four = device::philox(counters.seed, counters.first + b * counters.step, counters.stream);
-    for (std::size_t w = 0; w < 4; ++w) words[w][b] = four[w];
+// Words of Philox for four counters, in the lower halves of lanes, which are all that a product reads.
+struct PhiloxLanes {
+  using Word [[gnu::vector_size(32)]] = std::uint64_t;
+  static constexpr std::int64_t kCounters = 4;
+  static Word multiply(const Word& a, std::uint32_t b) {
+#if defined(__AVX2__)
+    return (Word)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(static_cast<long long>(b)));
+#else
+    return (a & 0xFFFFFFFFu) * std::uint64_t{b};
+#endif
   }
-  for (std::int64_t i = 0; i < kFp4Block; ++i) {
-    const auto& word = words[static_cast<std::size_t>(i / 4)];
-    const std::int64_t shift = i % 4 * 8;
-    for (std::int64_t b = 0; b < n; ++b)
-      out[b * across + i * along] = static_cast<std::uint8_t>(word[static_cast<std::size_t>(b)] >> shift);
+  static Word high(const Word& product) { return product >> 32; }
+  static Word low(const Word& product) { return product; }
+};
+
+// A block of random bytes as two words, the first byte lowest.
+struct RandomBlock {
+  std::uint64_t low, high;
+};
+constexpr std::int64_t kBlocks = 16;  // blocks of random bytes that are made together
+
+// The blocks of kBlocks counters.
+std::array<RandomBlock, kBlocks> random_blocks(const Fp4Counters& counters, std::int64_t begin) {
+  using Word = PhiloxLanes::Word;
+  constexpr Word kFirst = {0, 1, 2, 3};
+  std::array<RandomBlock, kBlocks> blocks;
+  for (std::int64_t b = 0; b < kBlocks; b += PhiloxLanes::kCounters) {
+    const Word at = counters.first + (kFirst + static_cast<std::uint64_t>(begin + b)) * counters.step;
+    const auto words = device::philox_rounds<PhiloxLanes>(
+        counters.seed, {at, at >> 32, Word{} + counters.stream, Word{} + (counters.stream >> 32)});
+    const Word low = (words[0] & 0xFFFFFFFFu) | words[1] << 32, high = (words[2] & 0xFFFFFFFFu) | words[3] << 32;
+    const Word first = __builtin_shufflevector(low, high, 0, 4, 1, 5),
+               second = __builtin_shufflevector(low, high, 2, 6, 3, 7);
+    std::memcpy(&blocks[static_cast<std::size_t>(b)], &first, sizeof first);
+    std::memcpy(&blocks[static_cast<std::size_t>(b + 2)], &second, sizeof second);
+  }
+  return blocks;
+}
+
+void random_row(const Fp4Counters& counters, std::int64_t n, std::uint8_t* out) {
+  for (std::int64_t b = 0; b < n; b += kBlocks) {
+    const auto blocks = random_blocks(counters, b);
+    std::memcpy(out + b * kFp4Block, blocks.data(),
+                static_cast<std::size_t>(std::min(kBlocks, n - b)) * sizeof(RandomBlock));
+  }
+}
+
+void random_columns(const Fp4Counters& counters, std::int64_t n, std::uint8_t* out) {
+  for (std::int64_t b = 0; b < n; b += kBlocks) {
+    const auto blocks = random_blocks(counters, b);
+    std::array<std::array<std::uint8_t, kFp4Block>, kBlocks> bytes;
+    std::array<std::uint8_t, kBlocks * kFp4Block> turned;
+    static_assert(sizeof bytes == sizeof blocks);
+    std::memcpy(&bytes, blocks.data(), sizeof bytes);
+    for (std::size_t i = 0; i < kFp4Block; ++i)
+      for (std::size_t c = 0; c < kBlocks; ++c) turned[i * kBlocks + c] = bytes[c][i];
+    const auto width = static_cast<std::size_t>(std::min(kBlocks, n - b));
+    for (std::int64_t i = 0; i < kFp4Block; ++i) std::memcpy(out + i * n + b, turned.data() + i * kBlocks, width);
   }
 }
 
@@ -56,20 +111,11 @@ inline std::uint8_t code_of(float scaled, std::uint8_t random) {
 }
 
 template <class T, bool kStochastic>
-void blocks_of(const T* x, const float* multiplier, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
-  for (std::int64_t begin = 0, b = 0; begin < n; begin += kFp4Block, ++b) {
-    const float by = multiplier[b];
-#pragma omp simd
-    for (std::int64_t i = begin; i < begin + kFp4Block; ++i)
-      codes[i] = code_of<kStochastic>(dtype::to_float(x[i]) * by, kStochastic ? random[i] : std::uint8_t{0});
-  }
-}
-
-template <class T, bool kStochastic>
-void columns_of(const T* x, const float* multiplier, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
+void codes_of(const T* x, const Fp4Factors& factors, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
+  const float* const by = factors.multiplier;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i)
-    codes[i] = code_of<kStochastic>(dtype::to_float(x[i]) * multiplier[i], kStochastic ? random[i] : std::uint8_t{0});
+    codes[i] = code_of<kStochastic>(dtype::to_float(x[i]) * by[i], kStochastic ? random[i] : std::uint8_t{0});
 }
 
 // An element as a rounded magnitude times the scale of its block; adds to the counts.
@@ -89,26 +135,7 @@ inline Bf16 value_of(float x, float multiplier, float scale, std::uint8_t random
 }
 
 template <class T, bool kStochastic>
-RowCounts block_values_of(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out,
-                          std::int64_t n) {
-  std::uint32_t saturated = 0, underflowed = 0;
-  for (std::int64_t begin = 0, b = 0; begin < n; begin += kFp4Block, ++b) {
-    const float by = factors.multiplier[b], scale = factors.scale[b];
-#pragma omp simd reduction(+ : saturated, underflowed)
-    for (std::int64_t i = begin; i < begin + kFp4Block; ++i) {
-      RowCounts32 counts;
-      out[i] =
-          value_of<kStochastic>(dtype::to_float(x[i]), by, scale, kStochastic ? random[i] : std::uint8_t{0}, counts);
-      saturated += counts.saturated;
-      underflowed += counts.underflowed;
-    }
-  }
-  return {.saturated = saturated, .underflowed = underflowed};
-}
-
-template <class T, bool kStochastic>
-RowCounts column_values_of(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out,
-                           std::int64_t n) {
+RowCounts values_of(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out, std::int64_t n) {
   const float *const by = factors.multiplier, *const scale = factors.scale;
   std::uint32_t saturated = 0, underflowed = 0;
 #pragma omp simd reduction(+ : saturated, underflowed)
@@ -123,65 +150,90 @@ RowCounts column_values_of(const T* x, const Fp4Factors& factors, const std::uin
 }
 
 template <class T>
-RowCounts block_values(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out, std::int64_t n) {
-  return (random == nullptr ? block_values_of<T, false> : block_values_of<T, true>)(x, factors, random, out, n);
+RowCounts values(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out, std::int64_t n) {
+  return (random == nullptr ? values_of<T, false> : values_of<T, true>)(x, factors, random, out, n);
 }
 
 template <class T>
-RowCounts column_values(const T* x, const Fp4Factors& factors, const std::uint8_t* random, Bf16* out, std::int64_t n) {
-  return (random == nullptr ? column_values_of<T, false> : column_values_of<T, true>)(x, factors, random, out, n);
+void codes(const T* x, const Fp4Factors& factors, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
+  (random == nullptr ? codes_of<T, false> : codes_of<T, true>)(x, factors, random, codes, n);
 }
 
-template <class T>
-void blocks(const T* x, const float* multiplier, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
-  if (random == nullptr) return blocks_of<T, false>(x, multiplier, random, codes, n);
-  blocks_of<T, true>(x, multiplier, random, codes, n);
-}
+using Strip = std::array<std::array<float, kColumns>, kFp4Block>;
 
-template <class T>
-void columns(const T* x, const float* multiplier, const std::uint8_t* random, std::uint8_t* codes, std::int64_t n) {
-  if (random == nullptr) return columns_of<T, false>(x, multiplier, random, codes, n);
-  columns_of<T, true>(x, multiplier, random, codes, n);
-}
-
-using Strip = std::array<std::array<double, kColumns>, 16>;
-
-// Sums and differences of rows that differ in one bit of their index, for each of the four bits.
-void butterflies(Strip& v) {
+// Sums and differences of rows that differ in one bit of their index, for each of the four bits, of kLanes columns.
+void butterflies(std::array<Doubles, kFp4Block>& v) {
+#pragma GCC unroll 4
   for (std::size_t half = 1; half < v.size(); half *= 2)
+#pragma GCC unroll 16
     for (std::size_t i = 0; i < v.size(); ++i) {
       if ((i & half) != 0) continue;
-#pragma omp simd
-      for (std::size_t c = 0; c < kColumns; ++c) {
-        const double a = v[i][c], b = v[i + half][c];
-        v[i][c] = a + b;
-        v[i + half][c] = a - b;
-      }
+      const Doubles a = v[i], b = v[i + half];
+      v[i] = a + b;
+      v[i + half] = a - b;
     }
 }
 
-template <class T>
-void hadamard(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t cols, Bf16* out) {
-  for (std::int64_t begin = 0; begin < cols; begin += kColumns) {
-    const std::int64_t n = std::min(kColumns, cols - begin);
-    Strip v{};
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < n; ++c)
-        v[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)] =
-            static_cast<double>(dtype::to_float(x[r * stride + begin + c])) * kSigns[static_cast<std::size_t>(r)];
-    butterflies(v);
-    for (std::int64_t r = 0; r < kFp4Block; ++r)
-      for (std::int64_t c = 0; c < n; ++c)
-        out[r * cols + begin + c] =
-            dtype::to_bf16(static_cast<float>(v[static_cast<std::size_t>(r)][static_cast<std::size_t>(c)] * 0.25));
+// v diag(s) H / 4 of each column, sums in f64, rounded to f32.
+void transform(Strip& v) {
+  for (std::size_t c = 0; c < kColumns; c += kLanes) {
+    std::array<Doubles, kFp4Block> sums;
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < sums.size(); ++r) {
+      Floats from;
+      std::memcpy(&from, &v[r][c], sizeof from);
+      sums[r] = __builtin_convertvector(from * kSigns[r], Doubles);
+    }
+    butterflies(sums);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < sums.size(); ++r) {
+      const Floats to = __builtin_convertvector(sums[r] * 0.25, Floats);
+      std::memcpy(&v[r][c], &to, sizeof to);
+    }
   }
 }
 
+// hadamard() of n <= kColumns columns.
 template <class T>
-constexpr Fp4Loops<T> kLoops{blocks<T>, columns<T>, block_values<T>, column_values<T>, hadamard<T>};
+Magnitude<Bf16> hadamard_of(const T* x, std::int64_t stride, std::int64_t rows, auto n, std::int64_t cols, Bf16* out) {
+  Strip v;
+  for (std::int64_t r = 0; r < kFp4Block; ++r) {
+    auto& row = v[static_cast<std::size_t>(r)];
+    if (r >= rows || n < kColumns) row.fill(0);
+    for (std::int64_t c = 0; r < rows && c < n; ++c)
+      row[static_cast<std::size_t>(c)] = dtype::to_float(x[r * stride + c]);
+  }
+  transform(v);
+  std::array<Magnitude<Bf16>, kColumns> largest{};
+  for (std::size_t r = 0; r < v.size(); ++r) {
+    std::array<Bf16, kColumns> row;
+#pragma omp simd
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      row[c] = dtype::to_bf16(v[r][c]);
+      const Magnitude<Bf16> have = largest[c], is = magnitude_bits(row[c]);
+      largest[c] = have < is ? is : have;
+    }
+    std::memcpy(out + static_cast<std::int64_t>(r) * cols, row.data(), static_cast<std::size_t>(n) * sizeof(Bf16));
+  }
+  return *std::ranges::max_element(largest);
+}
+
+template <class T>
+Magnitude<Bf16> hadamard(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t cols, Bf16* out) {
+  Magnitude<Bf16> largest = 0;
+  for (std::int64_t begin = 0; begin < cols; begin += kColumns) {
+    const auto part = [&](auto n) { return hadamard_of(x + begin, stride, rows, n, cols, out + begin); };
+    const std::int64_t left = cols - begin;
+    largest = std::max(largest, left < kColumns ? part(left) : part(std::integral_constant<std::int64_t, kColumns>{}));
+  }
+  return largest;
+}
+
+template <class T>
+constexpr Fp4Loops<T> kLoops{codes<T>, values<T>, hadamard<T>};
 
 }  // namespace
 
-constinit const Fp4Kernels FP8_ISA::kFp4Kernels{factors, random_bytes, kLoops<float>, kLoops<Bf16>};
+constinit const Fp4Kernels FP8_ISA::kFp4Kernels{factors, random_row, random_columns, kLoops<float>, kLoops<Bf16>};
 
 }  // namespace fp8::quant

@@ -103,13 +103,19 @@ TEST_F(Fp4, TransformedRowsArePaddedToSixteen) {
 }
 
 TEST_F(Fp4, RandomBitsFollowTheirDefinition) {
-  const Matrix x(DType::bf16, kRows, kCols);
-  const RandomBits at{.seed = 7, .stream = 0x5000006, .first_row = 48, .rows = 160};
-  for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
-    const Tensor bits = bits_of(at, kRows, kCols, contract);
-    expect_values(cast(x.view, kStochastic, contract, {.random = at}), x.view,
-                  {.contract = contract, .amax = amax_of(x), .random = bits.view()});
-  }
+  constexpr RandomBits kNear{.seed = 7, .stream = 0x5000006, .first_row = 48, .rows = 160};
+  // Seed, stream and counters have more than 32 bits.
+  constexpr std::int64_t kMany = std::int64_t{1} << 38;
+  constexpr RandomBits kFar{.seed = 7ull << 33, .stream = 5ull << 34, .first_row = kMany - 128, .rows = kMany};
+  for (const RandomBits& at : {kNear, kFar})
+    for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+      // Bits are made for many blocks at a time, of which the last are a part.
+      const std::int64_t cols = contract == ContractionAxis::last ? kCols : kCols + 5;
+      const Matrix x(DType::bf16, kRows, cols);
+      const Tensor bits = bits_of(at, kRows, cols, contract);
+      expect_values(cast(x.view, kStochastic, contract, {.random = at}), x.view,
+                    {.contract = contract, .amax = amax_of(x), .random = bits.view()});
+    }
 }
 
 // Rows on two micro-batches, and columns on two ranks, round as in the whole matrix.

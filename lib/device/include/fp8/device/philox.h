@@ -15,22 +15,42 @@
 
 namespace fp8::device {
 
-/// Ten rounds over a 128-bit counter with a 64-bit key; four random words.
-FP8_HD_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
-                                                         std::uint64_t counter_high) {
+/// Words of 32 bits and products of 64 for philox_rounds().
+struct PhiloxWords {
+  using Word = std::uint32_t;  ///< a word, or several
+  /// The product.
+  static FP8_HD_DEVICE std::uint64_t multiply(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
+  /// The upper half of a product.
+  static FP8_HD_DEVICE std::uint32_t high(std::uint64_t product) { return static_cast<std::uint32_t>(product >> 32); }
+  /// The lower half of a product.
+  static FP8_HD_DEVICE std::uint32_t low(std::uint64_t product) { return static_cast<std::uint32_t>(product); }
+};
+
+/// Ten rounds over the words of a 128-bit counter, the lowest first, with a 64-bit key; four random words.
+///   Arithmetic  PhiloxWords, or the same of vectors, for many counters at a time
+template <class Arithmetic>
+FP8_HD_DEVICE inline std::array<typename Arithmetic::Word, 4> philox_rounds(
+    std::uint64_t key, std::array<typename Arithmetic::Word, 4> c) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  std::uint32_t c0 = static_cast<std::uint32_t>(counter_low), c1 = static_cast<std::uint32_t>(counter_low >> 32),
-                c2 = static_cast<std::uint32_t>(counter_high), c3 = static_cast<std::uint32_t>(counter_high >> 32);
+  typename Arithmetic::Word c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3];
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0, p1 = std::uint64_t{0xCD9E8D57u} * c2;
-    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c1 = static_cast<std::uint32_t>(p1);
-    c3 = static_cast<std::uint32_t>(p0);
+    const auto p0 = Arithmetic::multiply(c0, 0xD2511F53u), p1 = Arithmetic::multiply(c2, 0xCD9E8D57u);
+    c0 = Arithmetic::high(p1) ^ c1 ^ k0;
+    c2 = Arithmetic::high(p0) ^ c3 ^ k1;
+    c1 = Arithmetic::low(p1);
+    c3 = Arithmetic::low(p0);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
   return {c0, c1, c2, c3};
+}
+
+/// Four random words of a 64-bit key and a 128-bit counter.
+FP8_HD_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
+                                                         std::uint64_t counter_high) {
+  return philox_rounds<PhiloxWords>(
+      key, {static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
+            static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)});
 }
 
 /// A float in (0, 1] from 32 random bits (24 kept).

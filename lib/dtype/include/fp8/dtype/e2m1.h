@@ -21,22 +21,29 @@ inline constexpr float kFp4Alpha = 1.0f / (kFp4Range * kFp4Range);
 /// Bytes of an E2M1 element that is packed with another, and of its part of the E4M3 scale of 16 elements.
 inline constexpr double kFp4BytesOfElement = 0.5 + 1.0 / 16;
 
-/// Distance from the E2M1 magnitude at or below `a` to the next: 0.5 below 2, 1 below 4, else 2.
-FP8_HD inline float e2m1_step(float a) { return a < 2.0f ? 0.5f : a < 4.0f ? 1.0f : 2.0f; }
+/// Distance from the E2M1 magnitude at or below `a` to the next, for 0 <= a < 8: half the power of two at or below `a`,
+/// at least 0.5. NaN gives infinity.
+FP8_HD inline float e2m1_step(float a) {
+  const std::uint32_t power = std::bit_cast<std::uint32_t>(a) & 0x7F800000u, one = std::bit_cast<std::uint32_t>(1.0f);
+  return std::bit_cast<float>(power > one ? power : one) * 0.5f;
+}
 
 /// Magnitude `a` >= 0 rounded to nearest, ties to the even code; 6 above 6; NaN stays NaN.
 FP8_HD inline float round_to_e2m1(float a) {
-  constexpr float kWhole = 12582912.0f;  // 1.5 x 2^23: a sum with it has no fraction
-  const float below = a > kE2m1Max ? kE2m1Max : a, step = e2m1_step(below);
-  return ((below / step + kWhole) - kWhole) * step;
+  constexpr float kWhole = 12582912.0f;  // 1.5 x 2^23: a sum with this many steps is a number of steps
+  const float below = a > kE2m1Max ? kE2m1Max : a, whole = e2m1_step(below) * kWhole;
+  return (below + whole) - whole;
 }
 
 /// Magnitude `a` >= 0 rounded stochastically with 8 random bits: up with the probability (in 256ths) of its distance
 /// from the magnitude below; 6 above 6; NaN stays NaN.
 FP8_HD inline float round_to_e2m1(float a, std::uint8_t random) {
-  const float t = std::fma(static_cast<float>(random) * (1.0f / 256), e2m1_step(a), a), step = e2m1_step(t),
-              down = std::floor(t / step) * step;
-  return down > kE2m1Max ? kE2m1Max : down;
+  const float below = a > kE2m1Max ? kE2m1Max : a;
+  const float t = std::fma(static_cast<float>(random) * (1.0f / 256), e2m1_step(below), below);  // < 8
+  // The magnitude at or below t has the first bit of its fraction, or none below 1.
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(t);
+  const std::uint32_t down = bits & (t < 1.0f ? 0xFF800000u : 0xFFC00000u);
+  return std::bit_cast<float>(t < 0.5f ? 0u : down);
 }
 
 /// Code of an E2M1 magnitude with the sign of `signed_as`; NaN gives the code of zero.
