@@ -18,8 +18,9 @@ is "each row is written once: the files of two copies are as large as those of o
 # A line has the number of ranks, the flags, and the message.
 fp8-init tiny --set num_key_value_heads=4 --set intermediate_size=512 -o blocks.h5 -q >out 2>err &&
   fp8-quantize blocks.h5 -o codes.h5 --scaling block -q >out 2>err
-fp8-quantize m.h5 -o small.h5 --scaling block -q >out 2>err
-result $? "models with FP8 codes are made"
+fp8-quantize m.h5 -o small.h5 --scaling block -q >out 2>err &&
+  fp8-init tiny --set head_dim=12 --set num_key_value_heads=4 -o twelve.h5 -q >out 2>err
+result $? "models with FP8 codes, and with heads of 12, are made"
 while IFS='|' read -r n flags expected; do
   mpirun -n "$n" fp8-step --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --out refused -q $flags >out 2>refusal </dev/null
   is "$n ranks with $flags: status 2" $? 2
@@ -50,6 +51,8 @@ blocks "a block of 128 columns of codes on several ranks" "codes.h5 --lora-rank 
   "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
 blocks "a block of 128 rows of codes on several ranks" "small.h5 --lora-rank 4" \
   "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
+blocks "a block of 16 in nvfp4 on several ranks" "twelve.h5 --precision fp8 --recipe nvfp4" \
+  "blocks of 16 elements of model.layers.0.self_attn.q_proj.weight would be on several ranks, which --recipe nvfp4 does not support"
 mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8 \
   --out refused -q >out 2>refusal </dev/null
 is "statistics of blocks on several ranks" "$? $(grep '^fp8-step' refusal)" \

@@ -106,11 +106,20 @@ void ParameterStore::cast_codes(const Context& ctx) {
   }
 }
 
+// The number in the step's global batch of the first row of the linears of a slot. Rows of experts come from all ranks
+// that share them, and under tensor parallelism each rank routes a part of the tokens.
+std::int64_t ParameterStore::first_row_of(const SlotLayout& s, const BatchPosition& at) const {
+  if (!s.of_experts) return at.first_row;
+  const int tp = mesh_.tensor().size(), first = mesh_.copy().rank() - mesh_.experts().rank();
+  return at.first_row + (first / tp - mesh_.shards().rank()) * at.own_rows + rows_of(at.own_rows, first % tp, tp).begin;
+}
+
 linear::LinearPrecision ParameterStore::precision_of(const SlotLayout& s) const {
   linear::LinearPrecision fp8 = s.fp8;
   fp8.column_factors = column_factors_;
   const BatchPosition at = position_.value_or(BatchPosition{});
-  fp8.options.random = {at.seed ^ kRoundingKey, static_cast<std::uint64_t>(at.step) << 24, at.first_row, at.rows};
+  fp8.options.random = {at.seed ^ kRoundingKey, static_cast<std::uint64_t>(at.step) << 24, first_row_of(s, at),
+                        at.rows};
   if (!counts_casts_) fp8.options.counts = nullptr;
   return fp8;
 }

@@ -36,7 +36,8 @@ shard::PassTimes forward_backward(StepEnvironment& env, const MicroBatches& batc
       {static_cast<int>(batches.count()), scale,
        [&](const Context& ctx, device::PooledMemory& memory, int i) { return batches.batch(ctx, memory, i); },
        [&](int i) {
-         return shard::BatchPosition{env.seed, batches.step(), batches.first_row(i), batches.global_rows()};
+         return shard::BatchPosition{env.seed, batches.step(), batches.first_row(i), batches.global_rows(),
+                                     batches.own_rows()};
        },
        [&](const View& losses) {
          if (mesh.counts_samples()) optim::add_sum(env.model.ctx, losses, &scalars_in(env.scalars)->loss);

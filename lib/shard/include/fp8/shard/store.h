@@ -30,6 +30,7 @@ struct BatchPosition {
   std::int64_t step = 0;       ///< step of the run
   std::int64_t first_row = 0;  ///< number of the micro-batch's first token in the step's global batch
   std::int64_t rows = 0;       ///< tokens of the step's global batch
+  std::int64_t own_rows = 0;   ///< tokens of the micro-batch
 };
 
 /// The parameters of one rank.
@@ -113,6 +114,7 @@ class ParameterStore final : public model::ParameterAccess {
   void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void cast_codes(const Context& ctx);
   linear::NeededAmaxes needed_of_down(int unit, model::Pass pass) const;
+  std::int64_t first_row_of(const SlotLayout& s, const BatchPosition& at) const;
   linear::LinearPrecision precision_of(const SlotLayout& s) const;
   std::vector<linear::Part> parts_of(const SlotLayout& s, const SlotLinear& l) const;
   View dequantized(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const linear::Codes& codes) const;

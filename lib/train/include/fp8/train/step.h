@@ -77,6 +77,8 @@ class MicroBatches {
   std::int64_t tokens() const;
   /// The number of the first token of micro-batch i in its global batch.
   std::int64_t first_row(std::int64_t i) const { return first_sample(i) * length_; }
+  /// Tokens of a micro-batch, with padding.
+  std::int64_t own_rows() const { return sequences_ * length_; }
   /// Tokens of the global batch, with padding.
   std::int64_t global_rows() const { return count_ * ranks_ * sequences_ * length_; }
 
