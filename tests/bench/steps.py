@@ -54,7 +54,7 @@ def cases(lengths: tuple[int, ...], threads: int, peer: bool, quick: bool, nativ
         if peer and not quick:
             found.append(Case("torch fp8 compiled", t, (*typed, "--fp8", "--compile"), 1, threads, True))
         if t >= 256:
-            for recipe in ("rowwise", "delayed", "current", "blockwise", "mxfp8"):
+            for recipe in ("rowwise", "delayed", "current", "blockwise", "mxfp8", "nvfp4"):
                 found.append(Case(f"fp8 {recipe}", t, ("--precision", "fp8", "--recipe", recipe), 1, threads))
             found.append(Case("fp8 hopper", t, ("--precision", "fp8", "--accumulate", "hopper"), 1, threads))
         found.append(Case("bf16 stored bf16", t, ("--precision", "bf16", *stored), 1, threads))

@@ -44,6 +44,7 @@ RATIOS = [
     ("fp8 current {all}", "bf16 {all}", 512, 0.7),
     ("fp8 blockwise {all}", "bf16 {all}", 512, 0.7),
     ("fp8 mxfp8 {all}", "bf16 {all}", 512, 0.7),
+    ("fp8 nvfp4 {all}", "bf16 {all}", 512, 0.75),
     ("fp8 hopper {all}", "bf16 {all}", 512, 0.1),
     ("bf16 2x1", "bf16 1x2", 512, 0.9),
     ("bf16 2x1", "bf16 1x2", 64, None),
