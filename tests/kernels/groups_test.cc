@@ -39,6 +39,17 @@ struct Results {
   Tensor y, dx, dw;
 };
 
+// Delayed scales of x and of two parts of dy and of the weight, of which those of every second group of rows are not
+// known yet.
+linear::KnownScales known_of(const View& slots, std::int64_t group) {
+  const auto slot = [&](std::int64_t i, bool own_amax) {
+    return quant::KnownScale{slots.rows(i, i + 1), slots.rows(i, i + 1), {}, own_amax};
+  };
+  const std::int64_t at = 5 * group;
+  const bool own = group % 2 == 1;
+  return {slot(at, own), {slot(at + 1, false), slot(at + 2, false)}, {slot(at + 3, own), slot(at + 4, own)}};
+}
+
 Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vector<std::int64_t>& first = kFirst) {
   const device::Device on(type);
   device::Arena arena(std::size_t{64} << 20, type);
@@ -52,7 +63,12 @@ Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vec
   const View y = there(r.y), dx = there(r.dx), dw = there(r.dw);
   const std::vector<linear::Part> parts{{0, 128, true}, {128, kOut, true}};
   gemm::Engine engine;
-  const std::vector<linear::GroupWeight> of_groups(static_cast<std::size_t>(groups), {parts});
+  std::vector<linear::GroupWeight> of_groups(static_cast<std::size_t>(groups), {parts});
+  Tensor ones(DType::f32, {5 * groups});
+  std::fill_n(ones.as<float>(), 5 * groups, 1.0f);
+  const View slots = there(ones);
+  for (std::int64_t g = 0; g < groups && recipe.scale_rule == quant::ScaleRule::delayed; ++g)
+    of_groups[static_cast<std::size_t>(g)].known = known_of(slots, g);
   const auto prepared = [&](linear::Pass pass) {
     return linear::prepare_groups(ctx, w, of_groups, {&recipe, {.power_of_2 = recipe.power_of_2}}, pass);
   };
@@ -86,9 +102,10 @@ TEST(GroupsOnDevice, EqualTheHosts) {
   }
 }
 
-// Casts of activations and of weights, whose scales are not known. Blocks of 32 are emulated, group by group.
+// Casts of activations and of weights, whose scales are not known, or with delayed scaling in part. Blocks of 32 are
+// emulated, group by group.
 TEST(GroupsOnDevice, HaveLaunchesWhoseNumberDoesNotDependOnTheGroups) {
-  for (const char* const name : {"tensorwise", "rowwise", "rowwise_with_gw_hp", "current", "blockwise"}) {
+  for (const char* const name : {"tensorwise", "rowwise", "rowwise_with_gw_hp", "current", "delayed", "blockwise"}) {
     SCOPED_TRACE(name);
     const auto launches = [&](const std::vector<std::int64_t>& first) {
       const shim::Launches all;

@@ -26,6 +26,9 @@ struct GroupCast {
   bool shared = false;                  ///< CastPair::shared()
   View known_amax{};                    ///< f32 [1]: where the amax of the first group is recorded; empty: not
   std::int64_t known_step = 0;          ///< elements from it to that of the next group
+  GroupBits known{};                    ///< groups whose scales are known while `scales` has those of all
+  View known_scale{}, known_inverse{};  ///< f32 [1]: scale and reciprocal of the first group; empty: none is known
+  std::int64_t scale_step = 0;          ///< elements from these to those of the next group
 };
 
 /// The number of groups.

@@ -36,9 +36,14 @@ std::optional<std::int64_t> distance(std::span<const KnownScale> known, View Kno
 
 bool has_blocks(const Cast& cast) { return block_extent(cast.granularity).along > 0; }
 
+// Whether some scales are not known.
+bool any_unknown(std::span<const KnownScale> known) {
+  return known.empty() || !std::ranges::all_of(known, &KnownScale::is_known);
+}
+
 // Whether scales of the cast follow from amaxes that a kernel of its own computes.
 bool from_amaxes(const Cast& cast, std::span<const KnownScale> known) {
-  return cast.fp8() && !has_blocks(cast) && known.empty();
+  return cast.fp8() && !has_blocks(cast) && any_unknown(known);
 }
 
 // Scales of a cast of groups of rows with so many columns.
@@ -102,6 +107,18 @@ Quantized group_of(const GroupCodes& q, const GroupStart& start, std::int64_t ro
           .inverse_scale = scales_of(q.inverse_scale, q, start, rows, columns)};
 }
 
+// What a cast has of known scales.
+void set_known(GroupCast& c, std::span<const KnownScale> known) {
+  if (known.empty()) return;
+  c.known_amax = known.front().amax;
+  c.known_step = *distance(known, &KnownScale::amax);
+  c.known_scale = known.front().scale;
+  c.known_inverse = known.front().inverse_scale;
+  c.scale_step = *distance(known, &KnownScale::scale);
+  for (std::size_t g = 0; g < known.size(); ++g)
+    if (known[g].is_known()) c.known.set(static_cast<std::int64_t>(g));
+}
+
 // Memory of a cast.
 GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64_t> first, const CastPair& casts,
                    std::span<const KnownScale> known) {
@@ -109,6 +126,7 @@ GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64
   const GroupStart end{groups_of(first), first.back()};
   GroupCast c{x, first, {casts.last, ContractionAxis::last}, {casts.first, ContractionAxis::first}};
   c.shared = casts.shared();
+  set_known(c, known);
   const bool one_scale = c.shared && casts.last.granularity == Granularity::tensor;
   std::int64_t computed = 0;
   for (GroupCodes* q : {&c.last, &c.of_first}) {
@@ -116,20 +134,16 @@ GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64
     q->codes = flat(ctx, DType::u8, columns * end.at(GroupUnit::line));
     q->step = step_of(q->cast, q->contract, columns);
     const std::int64_t n = q->step.before(end);
-    if (!known.empty()) {
-      q->scale = known.front().scale;
-      q->inverse_scale = known.front().inverse_scale;
-      q->step.each = *distance(known, &KnownScale::scale);
+    if (!any_unknown(known)) {
+      q->scale = c.known_scale;
+      q->inverse_scale = c.known_inverse;
+      q->step.each = c.scale_step;
     } else if (has_blocks(q->cast)) {
       q->scale = flat(ctx, DType::f32, n);
       q->inverse_scale = flat(ctx, DType::f32, n);
     } else if (!(one_scale && q == &c.of_first)) {
       computed += round_up(n, std::int64_t{4});
     }
-  }
-  if (!known.empty()) {
-    c.known_amax = known.front().amax;
-    c.known_step = *distance(known, &KnownScale::amax);
   }
   if (computed == 0) return c;
   c.scales = flat(ctx, DType::f32, computed);
@@ -203,8 +217,9 @@ bool casts_groups(const Context& ctx, DType type, std::int64_t columns, const Ca
     if (is_fp4(cast.format) || (has_blocks(cast) && (options.emulate || cast.granularity == Granularity::block1x32)))
       return false;
   const bool both = from_amaxes(casts.last, known) && from_amaxes(casts.first, known);
-  if (both && casts.last.format != casts.first.format) return false;
-  return std::ranges::all_of(known, &KnownScale::is_known) && distance(known, &KnownScale::scale) &&
+  if (both && (casts.last.format != casts.first.format || (!known.empty() && !casts.shared()))) return false;
+  const auto has_scale = [](const KnownScale& k) { return !k.scale.empty(); };
+  return std::ranges::all_of(known, has_scale) && distance(known, &KnownScale::scale) &&
          distance(known, &KnownScale::inverse_scale) == distance(known, &KnownScale::scale) &&
          distance(known, &KnownScale::amax);
 }

@@ -90,12 +90,30 @@ template <class T, bool kSkipNan>
 __global__ void amax_groups_kernel(RowGroups groups, Source<T> x, GroupAmaxes amaxes) {
   static_assert(kAmaxRows == kTile, "tiles of amaxes and casts have the same rows");
   const OwnGroup own(groups);
-  if (!own.any()) return;
+  if (!own.any() || groups.known.has(own.group)) return;
   const Source<T> source = own.of(x);
   const AmaxBits& to = amaxes.to;
   amax_tile<T, kSkipNan>(source.data, source.rows, source.cols, source.stride, own.first_row,
                          {to.all + own.group * amaxes.all, to.of_row + own.at(GroupUnit::line) * amaxes.lines,
                           to.of_column + own.group * amaxes.columns});
+}
+
+// Scales of groups, each `step` elements from that of the group before.
+struct ScalesOfGroups {
+  const float *scale, *inverse;
+  std::int64_t step;
+};
+
+// The amaxes in `scale` become scales, and those of groups that are known are copied.
+template <class F>
+__global__ void group_scale_kernel(RowGroups groups, ScalesOfGroups known, F max, ScaleRule rule, bool power_of_2,
+                                   F* scale, F* inverse) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= groups.count) return;
+  const bool copied = groups.known.has(i);
+  const F own = copied ? known.scale[i * known.step] : scale_by_rule(rule, scale[i], max, power_of_2);
+  scale[i] = own;
+  inverse[i] = copied ? known.inverse[i * known.step] : 1.0f / own;
 }
 
 template <class T>
@@ -114,8 +132,9 @@ __global__ void block_scale_groups_kernel(RowGroups groups, Source<T> x, BlockSc
 
 // --- launches ---
 
-inline RowGroups row_groups(std::span<const std::int64_t> first) {
+inline RowGroups row_groups(std::span<const std::int64_t> first, const GroupBits& known = {}) {
   RowGroups groups{};
+  groups.known = known;
   groups.count = static_cast<std::int32_t>(groups_of(first));
   std::ranges::transform(first, groups.first, [](std::int64_t row) { return static_cast<std::int32_t>(row); });
   return groups;
@@ -171,9 +190,14 @@ void launch_group_scales(const Launcher& launch, const GroupCast& c, const CastO
   }
   launch("amax", group_grid(c.x, c.first, kAmaxColumns), dim3(kCastThreads),
          skips_nan(options.rule) ? amax_groups_kernel<dtype::Bf16, true> : amax_groups_kernel<dtype::Bf16, false>,
-         row_groups(c.first), group_source<dtype::Bf16>(c.x), amaxes);
+         row_groups(c.first, c.known), group_source<dtype::Bf16>(c.x), amaxes);
   const Cast& cast = c.last.cast.fp8() ? c.last.cast : c.of_first.cast;
-  launch_scales(launch, all, {cast.format, options.rule, options.power_of_2}, all, c.inverse_scales);
+  if (c.known_scale.empty())
+    return launch_scales(launch, all, {cast.format, options.rule, options.power_of_2}, all, c.inverse_scales);
+  launch("scale", dim3(blocks_for(all.size(), kCastThreads)), dim3(kCastThreads), group_scale_kernel<float>,
+         row_groups(c.first, c.known),
+         ScalesOfGroups{c.known_scale.as<float>(), c.known_inverse.as<float>(), c.scale_step},
+         dtype::max_of(cast.format), options.rule, options.power_of_2, all.as<float>(), c.inverse_scales.as<float>());
 }
 
 template <class Launcher>

@@ -10,15 +10,26 @@
 
 namespace fp8::quant {
 
-/// Groups of one launch. Their first rows are arguments of kernels, 2052 of the 4096 bytes that every chip has.
+/// Groups of one launch. Their first rows are arguments of kernels, 2116 of the 4096 bytes that every chip has.
 inline constexpr int kMostGroups = 512;
 /// Lines of codes of a group, along both dimensions, are rounded up to a multiple of this.
 inline constexpr std::int64_t kGroupLines = 16;
+
+/// A bit for each group.
+struct GroupBits {
+  static constexpr int kBits = 32;         ///< bits of a word
+  std::uint32_t words[kMostGroups / kBits];  ///< bit g % 32 of word g / 32 is that of group g
+  /// Sets the bit of a group.
+  void set(std::int64_t group) { words[group / kBits] |= std::uint32_t{1} << group % kBits; }
+  /// Whether the bit of a group is set.
+  FP8_HD bool has(std::int64_t group) const { return (words[group / kBits] >> group % kBits & 1u) != 0; }
+};
 
 /// First rows of groups, and the number of rows after the last of them.
 struct RowGroups {
   std::int32_t count;                   ///< groups
   std::int32_t first[kMostGroups + 1];  ///< as many as `count` and one more
+  GroupBits known;                      ///< groups that need no amax, because their scale is known
 };
 
 /// What is counted up to a group to find its part of an array.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "codes.h"
@@ -90,42 +92,82 @@ TEST(GroupsCuda, EachGroupEqualsTheHosts) {
     }
 }
 
-// Scales of groups that are known, two floats apart, and their amaxes.
+// Slots of delayed scales, two floats apart, of which those of some groups are not known and not read.
+struct Slots {
+  Slots(std::int64_t groups, const std::function<bool(std::int64_t)>& is_known)
+      : scale(DType::f32, {2 * groups}), inverse(DType::f32, {2 * groups}), amax(DType::f32, {2 * groups}) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const bool own = !is_known(g);
+      scale.as<float>()[2 * g] = own ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(g + 1) / 4;
+      inverse.as<float>()[2 * g] = 1 / scale.as<float>()[2 * g];
+      amax.as<float>()[2 * g] = g == 3 ? 1e9f : 0;
+      known.push_back({of(scale, g), of(inverse, g), of(amax, g), own});
+    }
+  }
+  static View of(const Tensor& t, std::int64_t g) { return t.view().rows(2 * g, 2 * g + 1); }
+  std::vector<KnownScale> on_device() const {
+    std::vector<KnownScale> all = known;
+    for (KnownScale& k : all)
+      for (View* v : {&k.scale, &k.inverse_scale, &k.amax}) *v = quant::on_device(*v);
+    return all;
+  }
+  Tensor scale, inverse, amax;
+  std::vector<KnownScale> known;
+};
+
+float largest_of(const View& x) {
+  float largest = 0;
+  for (std::int64_t r = 0; r < x.shape[0]; ++r)
+    for (std::int64_t i = 0; i < x.shape[1]; ++i)
+      largest = std::max(largest, std::fabs(dtype::to_float(x.as<Bf16>()[r * x.stride[0] + i])));
+  return largest;
+}
+
+// A group whose scale is not known has that of its own amax. All amaxes are recorded.
 TEST(GroupsCuda, KnownScales) {
   const Matrix matrix = rows_of_groups();
   const View x = matrix.view.columns(0, kColumns);
   const std::int64_t groups = std::ssize(kFirst) - 1;
-  const Tensor scale(DType::f32, {2 * groups}), inverse(DType::f32, {2 * groups}), amax(DType::f32, {2 * groups});
-  std::vector<KnownScale> known;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    scale.as<float>()[2 * g] = static_cast<float>(g + 1) / 4;
-    inverse.as<float>()[2 * g] = 4 / static_cast<float>(g + 1);
-    amax.as<float>()[2 * g] = g == 3 ? 1e9f : 0;
-    const auto of = [&](const Tensor& t) { return on_device(t.view().rows(2 * g, 2 * g + 1)); };
-    known.push_back({of(scale), of(inverse), of(amax)});
-  }
   const CastPair casts{kTensor, kTensor};
-  Device device;
-  const shim::Launches launches;
-  const std::vector<QuantizedPair> cast = quantize_groups(device.context, on_device(x), kFirst, casts, {}, known);
-  EXPECT_EQ(launches.grids().size(), 1U);
-  for (std::size_t g = 0; g < cast.size(); ++g) {
-    const auto at = static_cast<std::int64_t>(2 * g);
-    float largest = 0;
-    for (std::int64_t r = kFirst[g]; r < kFirst[g + 1]; ++r)
-      for (std::int64_t i = 0; i < kColumns; ++i)
-        largest = std::max(largest, std::fabs(dtype::to_float(x.as<Bf16>()[r * x.stride[0] + i])));
-    EXPECT_EQ(amax.as<float>()[at], g == 3 ? 1e9f : largest);
-    if (kFirst[g] == kFirst[g + 1]) continue;
-    Host host;
-    const QuantizedPair alone =
-        quantize_both(host.context, x.rows(kFirst[g], kFirst[g + 1]), casts,
-                      {.known = {scale.view().rows(at, at + 1), inverse.view().rows(at, at + 1), {}}});
-    expect_same(cast[g].last, alone.last);
-    expect_same(cast[g].first, alone.first);
+  const CastOptions options{.rule = ScaleRule::delayed};
+  Device planned(true);
+  (void)quantize_groups(planned.context, on_device(x), kFirst, casts, options,
+                        Slots(groups, [](std::int64_t) { return false; }).on_device());
+  for (const std::int64_t period : {1, 2, 3, 9}) {  // of groups that are not known, the first one of each period
+    const Slots slots(groups, [period](std::int64_t g) { return period > 1 && g % period != 0; });
+    const Slots all_known(groups, [](std::int64_t) { return true; });
+    const Slots& s = period == 9 ? all_known : slots;
+    Device device;
+    const shim::Launches launches;
+    const std::vector<QuantizedPair> cast =
+        quantize_groups(device.context, on_device(x), kFirst, casts, options, s.on_device());
+    EXPECT_EQ(launches.grids().size(), period == 9 ? 1U : 4U);
+    EXPECT_LE(device.arena.peak(), planned.arena.peak());
+    for (std::size_t g = 0; g < cast.size(); ++g) {
+      const View rows = x.rows(kFirst[g], kFirst[g + 1]);
+      EXPECT_EQ(s.known[g].amax.as<float>()[0], g == 3 ? 1e9f : largest_of(rows));
+      if (kFirst[g] == kFirst[g + 1]) continue;
+      Host host;
+      KnownScale alone_known = s.known[g];
+      alone_known.amax = {};
+      const QuantizedPair alone =
+          quantize_both(host.context, rows, casts, {.rule = options.rule, .known = alone_known});
+      expect_same(cast[g].last, alone.last);
+      expect_same(cast[g].first, alone.first);
+    }
   }
+}
+
+TEST(GroupsCuda, NeedKnownScalesThatAreEquallyFarApart) {
+  const Device device;
+  std::vector<KnownScale> known = Slots(6, [](std::int64_t g) { return g != 1; }).on_device();
+  const auto casts = [&](const CastPair& pair) {
+    return casts_groups(device.context, DType::bf16, kColumns, pair, {.rule = ScaleRule::delayed}, known);
+  };
+  EXPECT_TRUE(casts({kTensor, kTensor}));
+  EXPECT_FALSE(casts({kTensor, {DType::e4m3, Granularity::tensor}})) << "two scales of an amax";
   std::swap(known[2], known[3]);
-  EXPECT_FALSE(casts_groups(device.context, DType::bf16, kColumns, casts, {}, known));
+  EXPECT_FALSE(casts({kTensor, kTensor}));
 }
 
 TEST(GroupsCuda, MovedCodesEqualThoseOfASingleMatrix) {

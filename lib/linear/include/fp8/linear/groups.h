@@ -7,8 +7,10 @@
 /// most four launches for an operand and part, whatever the number of groups up to 512, and the casts of all groups are
 /// in memory at once. One grouped GEMM of cuBLASLt then serves all groups in each of forward, dgrad and wgrad, if the
 /// recipe casts to FP8 with one scale for a tensor, or not at all; gemm::Engine::matmul() of several products names the
-/// libraries and chips that have such GEMMs. Under other recipes one GEMM of each group follows the other; so do casts
-/// too with an Observer that is active, an AmaxReducer, tensor parallelism of the weights, or blocks that are emulated.
+/// libraries and chips that have such GEMMs. Under other recipes one GEMM of each group follows the other. So do casts
+/// too with an Observer that is active, which launches more kernels than they do, and where no GPU is fast or no model
+/// is such: blocks that are emulated, a number of columns that 16 does not divide, and an AmaxReducer or tensor
+/// parallelism of the weights, which Layout gives to no experts.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 namespace fp8::quant {
 
 /// Whether the functions below have this case: bf16 on a device, with a multiple of 16 columns, amaxes of this rank
-/// alone, no blocks whose codes are emulated, and known scales, if there are any, that are `known` and equally far
-/// apart in memory. `known` has an element for each group, or none.
+/// alone, no blocks whose codes are emulated, and KnownScales, if there are any, of which all have a scale and are
+/// equally far apart in memory; some may have KnownScale::own_amax. `known` has an element for each group, or none.
 bool casts_groups(const Context& ctx, dtype::DType type, std::int64_t columns, const CastPair& casts,
                   const CastOptions& options, std::span<const KnownScale> known);
 
