@@ -5,8 +5,9 @@
 // row_calls makes it one that proposes kernels with row scales and then refuses the calls, and fp8_calls one that does
 // so with any scales; narrow makes it one without kernels for FP8 results whose rows, here columns, are not multiples
 // of 16; groups makes it one without grouped GEMMs, and group_calls one that refuses calls of those that it has
-// proposed. With FP8_CUBLASLT_TELL=1 each process tells at its end how many grouped and how many single GEMMs it has
-// computed.
+// proposed; other_rows makes it one that refuses kernels for other extents than those for which it has proposed them,
+// where it takes fewer columns of C and a shorter contraction otherwise. With FP8_CUBLASLT_TELL=1 each process tells at
+// its end how many grouped and how many single GEMMs it has computed, and how many kernels it has proposed for these.
 #include <cublasLt.h>
 
 #include <cstdio>
@@ -260,10 +261,11 @@ cublasStatus_t check_groups(cublasLtMatmulDesc_t desc, const Product& p, int cap
 
 // Products that this process has computed.
 struct Computed {
-  int grouped = 0, single = 0;
+  int grouped = 0, single = 0, kernels = 0;
   ~Computed() {
     if (std::getenv("FP8_CUBLASLT_TELL") != nullptr)
-      std::fprintf(stderr, "stand-in for cuBLASLt: %d grouped GEMMs and %d single ones\n", grouped, single);
+      std::fprintf(stderr, "stand-in for cuBLASLt: %d grouped GEMMs and %d single ones, with %d kernels\n", grouped,
+                   single, kernels);
   }
 };
 Computed& computed() {
@@ -433,6 +435,11 @@ cublasStatus_t cublasLtGroupedMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cud
   return make(to, std::move(made));
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t object) { return destroy(object); }
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t object,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  return of(object).set(attribute, value, bytes);
+}
 cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t object,
                                                 cublasLtMatrixLayoutAttribute_t attribute, void* value,
                                                 std::size_t bytes, std::size_t* written) {
@@ -481,6 +488,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *results = {};
   std::memcpy(&results->algo, &chosen, sizeof chosen);
   results->workspaceSize = kWorkspaceUsed;
+  if (!grouped) ++computed().kernels;
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -508,9 +516,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (algo == nullptr || c_layout != d_layout) return CUBLAS_STATUS_NOT_SUPPORTED;  // this project always has them so
   Chosen chosen{};
   std::memcpy(&chosen, algo, sizeof chosen);
-  const bool fits = chosen.m == p.c.rows && chosen.n == p.c.columns && chosen.k == p.a.n() &&
-                    address(a) % chosen.a == 0 && address(b) % chosen.b == 0 &&
-                    (address(c) | address(d)) % chosen.c == 0;
+  const bool same = chosen.n == p.c.columns && chosen.k == p.a.n(),
+             fewer = chosen.n >= p.c.columns && chosen.k >= p.a.n() && !refuses("other_rows");
+  const bool fits = chosen.m == p.c.rows && (same || fewer) && address(a) % chosen.a == 0 &&
+                    address(b) % chosen.b == 0 && (address(c) | address(d)) % chosen.c == 0;
   if (!fits || workspace_bytes < chosen.workspace || address(workspace) % 16 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (!on_device(p) || !fp8::runtime::on_device(workspace, workspace_bytes)) return CUBLAS_STATUS_EXECUTION_FAILED;
   ++computed().single;

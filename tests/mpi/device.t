@@ -102,6 +102,16 @@ done <<END
 FP8_CUBLASLT_REFUSES=groups,FP8_CUBLASLT_VERSION=130100 --precision bf16
 FP8_CUBLASLT_REFUSES=group_calls,FP8_CUBLASLT_VERSION=130400 --precision fp8 --recipe tensorwise
 END
+export FP8_CUBLASLT_TELL=1
+for recipe in rowwise blockwise; do
+  steps "$step" few 1 x --batch-size 1 --device cuda --precision fp8 --recipe $recipe
+  notes=$(grep -c '^fp8-step: ' err) few=$(sed -n 's/.*with \([0-9]*\) kernels.*/\1/p' err)
+  FP8_CUBLASLT_REFUSES=other_rows steps "$step" many 1 x --batch-size 1 --device cuda --precision fp8 --recipe $recipe
+  is "$recipe: experts share kernels for rounded numbers of rows, and a library that refuses that is noted" \
+    "$notes $((few < $(sed -n 's/.*with \([0-9]*\) kernels.*/\1/p' err))) $(grep -c '^fp8-step: each number of rows of experts has a kernel of its own: matrix multiply: ' err)" "0 1 1"
+  same_bits "$recipe: the losses have the same bits" few many
+done
+unset FP8_CUBLASLT_TELL
 FP8_CUBLASLT_TELL=1 "${step%/*}/libraries_test" --gtest_filter='GemmGpu.ProductsTogether*' >out 2>err
 is "40 experts, some of one row, have grouped GEMMs in bf16 and FP8, for outputs and for gradients of weights" "$? $(sed -n 's/.*: \([0-9]*\) grouped.*/\1/p' err)" "0 4"
 

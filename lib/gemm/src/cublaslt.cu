@@ -41,6 +41,7 @@ class Gemm : public DeviceGemm {
 
  private:
   LtPlan& find(const DevicePlan& plan, int capability);
+  LtPlan& find_for(const DevicePlan& plan, GemmRole role, int capability);
   LtPlan& plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                   int capability);
   bool multiply(const Context& ctx, LtPlan& plan, const Pointers& p);
@@ -75,15 +76,30 @@ LtPlan& Gemm::find(const DevicePlan& plan, int capability) {
   return plans_.add(plan, std::move(made));
 }
 
+// The plan of one GEMM, whose matrices have the extents of the call. cublasLtMatmul() checks whether a kernel that was
+// proposed for other extents serves these. Source: TensorRT-LLM, cublasMMWrapper.cpp, which uses kernels so.
+LtPlan& Gemm::find_for(const DevicePlan& plan, GemmRole role, int capability) {
+  if (rows_vary) {
+    LtPlan& rounded = find(with_rounded_rows(plan, role), capability);
+    if (rounded.refusal.empty() && !rounded.own_rows_only) {
+      rounded.resize(plan);
+      return rounded;
+    }
+  }
+  LtPlan& own = find(plan, capability);
+  own.resize(plan);
+  return own;
+}
+
 // The plan of a call. If the library has no kernel with row scales for this shape, `call` changes to scales applied to
 // the sums.
 LtPlan& Gemm::plan_of(DeviceCall& call, const Operand& a, const Operand& b, const View& c, const MatmulOptions& options,
                       int capability) {
-  LtPlan* plan = &find(call.plan, capability);
+  LtPlan* plan = &find_for(call.plan, options.role, capability);
   if (!plan->refusal.empty() && call.plan.a.scaling == Scaling::outer_vec_32f) {
     note_once("row scales are applied to the sums of some GEMMs", plan->refusal);
     call = describe(a, b, c, options, capability, true);
-    plan = &find(call.plan, capability);
+    plan = &find_for(call.plan, options.role, capability);
   }
   if (!plan->refusal.empty()) throw Error(plan->refusal);
   return *plan;
@@ -104,7 +120,13 @@ bool Gemm::multiply(const Context& ctx, LtPlan& plan, const Pointers& p) {
                 p.c, plan.c.get(), p.c, plan.c.get(), &plan.algorithm, scratch_.workspace.memory(), kWorkspace,
                 device::stream_of(ctx));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-    plan.refusal = "matrix multiply: " + lt.name() + " refused " + name_of(plan.plan) + ": " + lt.status_string(status);
+    const std::string why =
+        "matrix multiply: " + lt.name() + " refused " + name_of(plan.sized) + ": " + lt.status_string(status);
+    plan.own_rows_only = plan.plan != plan.sized;
+    if (plan.own_rows_only)
+      note_once("each number of rows of experts has a kernel of its own", why);
+    else
+      plan.refusal = why;
     return false;
   }
   lt.check(status, "cublasLtMatmul");
@@ -165,7 +187,8 @@ void Gemm::run(const Context& ctx, const Operand& a, const Operand& b, const Vie
   const int capability = ctx.stream->compute_capability;
   DeviceCall call = describe(a, b, c, options, capability);
   const bool calls_library = call.plan.k > 0;
-  // A second time if the library refuses row scales; plan_of() throws if it refuses the call without them.
+  // Again if the library refuses the kernel for rounded rows, and then row scales; plan_of() throws if it refuses the
+  // call without them.
   for (bool done = false; !done;) {
     LtPlan* const plan = calls_library ? &plan_of(call, a, b, c, options, capability) : nullptr;
     scratch_.need(call);

@@ -33,6 +33,7 @@ class CublasLt {
   decltype(&::cublasLtMatmulDescGetAttribute) desc_get;              ///<
   decltype(&::cublasLtMatrixLayoutCreate) layout_create;             ///<
   decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;           ///<
+  decltype(&::cublasLtMatrixLayoutSetAttribute) layout_set;          ///<
   decltype(&::cublasLtMatrixLayoutGetAttribute) layout_get;          ///<
   decltype(&::cublasLtMatmulPreferenceCreate) preference_create;     ///<
   decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;   ///<
@@ -80,8 +81,13 @@ class LtPlan {
   /// Selects the first kernel that the library proposes; if there is none, sets `refusal`.
   void choose(cublasLtHandle_t handle, int capability);
 
+  /// Sets the extents of the matrices to those of a plan that differs from the key in numbers of rows only.
+  void resize(const DevicePlan& call);
+
   const CublasLt& lt;                            ///< functions
   DevicePlan plan;                               ///< the key
+  DevicePlan sized;                              ///< the plan whose extents the matrices have
+  bool own_rows_only = false;                    ///< the library refuses the kernel for the rows of other calls
   Owned<cublasLtMatmulDesc_t> desc;              ///< the operation
   Owned<cublasLtMatrixLayout_t> a, b, c;         ///< matrices
   Owned<cublasLtMatmulPreference_t> preference;  ///< workspace, alignment, reductions

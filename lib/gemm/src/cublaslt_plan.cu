@@ -67,6 +67,7 @@ CublasLt::CublasLt()
   load(desc_get, "cublasLtMatmulDescGetAttribute");
   load(layout_create, "cublasLtMatrixLayoutCreate");
   load(layout_destroy, "cublasLtMatrixLayoutDestroy");
+  load(layout_set, "cublasLtMatrixLayoutSetAttribute");
   load(layout_get, "cublasLtMatrixLayoutGetAttribute");
   load(preference_create, "cublasLtMatmulPreferenceCreate");
   load(preference_destroy, "cublasLtMatmulPreferenceDestroy");
@@ -88,6 +89,7 @@ std::string CublasLt::name() const {
 LtPlan::LtPlan(const CublasLt& functions, const DevicePlan& p, const GroupArrays& arrays)
     : lt(functions),
       plan(p),
+      sized(p),
       desc(functions.desc_destroy),
       a(functions.layout_destroy),
       b(functions.layout_destroy),
@@ -129,6 +131,20 @@ void LtPlan::describe_operands(const GroupArrays& arrays) {
   layout(a, plan.a.format, plan.a.rows, plan.a.columns, plan.a.stride);
   layout(b, plan.b.format, plan.b.rows, plan.b.columns, plan.b.stride);
   layout(c, plan.c, plan.m, plan.n, plan.c_stride);
+}
+
+void LtPlan::resize(const DevicePlan& call) {
+  if (call == sized) return;
+  const auto size = [this](cublasLtMatrixLayout_t of, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    for (const auto& [attribute, extent] : {std::pair{CUBLASLT_MATRIX_LAYOUT_ROWS, rows},
+                                            {CUBLASLT_MATRIX_LAYOUT_COLS, columns},
+                                            {CUBLASLT_MATRIX_LAYOUT_LD, stride}})
+      lt.check(lt.layout_set(of, attribute, &extent, sizeof extent), "cublasLtMatrixLayoutSetAttribute");
+  };
+  size(a.get(), call.a.rows, call.a.columns, call.a.stride);
+  size(b.get(), call.b.rows, call.b.columns, call.b.stride);
+  size(c.get(), call.m, call.n, call.c_stride);
+  sized = call;
 }
 
 void LtPlan::describe_scales() {

@@ -26,6 +26,8 @@ class DeviceGemm {
   /// could. In a dry run records its scratch, and returns false.
   virtual bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options,
                             const device::Span& recorded) = 0;
+  /// Whether the calls are those of layers whose number of rows differs from call to call, see VaryingRows.
+  bool rows_vary = false;
   /// Bytes of scratch that the calls so far need.
   virtual std::size_t scratch_bytes() const = 0;
 };

@@ -252,6 +252,20 @@ std::int64_t average(std::span<const DeviceCall> calls, std::int64_t DevicePlan:
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(divide_up(sum, std::ssize(calls)))));
 }
 
+// Few numbers that bound all others by at most a quarter: multiples of 16, and four for each doubling.
+std::int64_t rounded_rows(std::int64_t rows) {
+  constexpr std::int64_t kLeast = 16, kOfDoubling = 4;
+  const std::int64_t below =
+      rows < 2 ? 1 : std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(rows - 1)) - 1);
+  return round_up(rows, std::max(kLeast, below / kOfDoubling));
+}
+
+// Another length of columns, which are adjacent if they were.
+void set_rows(Factor& f, std::int64_t rows) {
+  f.stride = f.stride == f.rows ? rows : std::max(f.stride, rows);
+  f.rows = rows;
+}
+
 }  // namespace
 
 bool is_codes(const Operand& o) {
@@ -317,6 +331,27 @@ std::optional<DevicePlan> together(std::span<const DeviceCall> calls) {
   plan.k = average(calls, &DevicePlan::k);
   for (Factor* f : {&plan.a, &plan.b})
     if (f->scaling == Scaling::scalar_32f) f->scaling = Scaling::per_batch_scalar_32f;
+  return plan;
+}
+
+DevicePlan with_rounded_rows(DevicePlan plan, GemmRole role) {
+  if (plan.k == 0) return plan;
+  if (role != GemmRole::wgrad) {
+    plan.n = rounded_rows(plan.n);
+    if (plan.b.transposed)
+      set_rows(plan.b, plan.n);
+    else
+      plan.b.columns = plan.n;
+    return plan;
+  }
+  plan.k = rounded_rows(plan.k);
+  for (Factor* f : {&plan.a, &plan.b}) {
+    const bool along = f->transposed == (f == &plan.a);  // the contraction is along the columns of the library
+    if (along)
+      set_rows(*f, plan.k);
+    else
+      f->columns = plan.k;
+  }
   return plan;
 }
 

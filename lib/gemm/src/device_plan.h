@@ -86,6 +86,11 @@ DeviceCall describe(const Operand& a, const Operand& b, const View& c, const Mat
 /// Source: cuBLAS 13.5 manual, "cublasLtMatmul()", requirements of grouped matrices.
 std::optional<DevicePlan> together(std::span<const DeviceCall> calls);
 
+/// The plan of a call whose number of rows differs from call to call (VaryingRows), with that number rounded up to one
+/// of a few, four for each doubling. The kernel that the library chooses for these rows then serves every number that
+/// is rounded to them, so that the rows of experts need few plans. The rows of wgrad are the contraction.
+DevicePlan with_rounded_rows(DevicePlan plan, GemmRole role);
+
 /// The epilogue for finish_cuda(), without the scales that the library applies.
 Epilogue epilogue_of(const DeviceCall& call, const Operand& a, const Operand& b, const MatmulOptions& options);
 

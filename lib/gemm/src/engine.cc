@@ -182,9 +182,14 @@ struct Engine::Impl {
   bool run_together(const Context& ctx, std::span<const Product> products, const MatmulOptions& options);
   void multiply(const Context& ctx, const Product& product, const MatmulOptions& options);
   void count(const Product& p, GemmRole role);
+  void vary_rows(bool vary) {
+    host.vary_rows(vary);
+    rows_vary = vary;
+  }
   HostGemm host;
   DryGemm dry;
   std::unique_ptr<DeviceGemm> device;  // created by the first call on a device
+  bool rows_vary = false;              // see VaryingRows
   Counts counts;
 };
 
@@ -200,6 +205,7 @@ void Engine::Impl::run(const Context& ctx, const Operand& a, const Operand& b, c
   }
   if (runs_without_device(ctx)) return dry.run(ctx, a, b, c, options);
   if (!device) device = make_device_gemm();
+  device->rows_vary = rows_vary;
   device->run(ctx, a, b, c, options);
 }
 
@@ -259,8 +265,8 @@ void Engine::count_other(OperandKind kind, double flops) {
   impl_->counts.by[static_cast<std::size_t>(GemmRole::other)][static_cast<std::size_t>(kind)].flops += flops;
 }
 
-VaryingRows::VaryingRows(Engine& engine) : engine_(engine) { engine_.impl_->host.vary_rows(true); }
-VaryingRows::~VaryingRows() { engine_.impl_->host.vary_rows(false); }
+VaryingRows::VaryingRows(Engine& engine) : engine_(engine) { engine_.impl_->vary_rows(true); }
+VaryingRows::~VaryingRows() { engine_.impl_->vary_rows(false); }
 
 Uncounted::Uncounted(Engine& engine) : engine_(engine), before_(engine.counts()) {}
 Uncounted::~Uncounted() { engine_.impl_->counts = before_; }

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -319,6 +321,43 @@ TEST_F(Refusals, NameTheLayoutOfScales) {
   EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks have a wrong type or layout");
   o.inverse_scale = {};
   EXPECT_EQ(of(a.operand(false), o), "matrix multiply: B: scales for 128x128 blocks have a wrong type or layout");
+}
+
+// GEMMs of experts with so many rows, as forward, dgrad and wgrad have them.
+struct OfExpert {
+  explicit OfExpert(std::int64_t rows, bool fp8)
+      : x(DType::bf16, {rows, 64}), w(DType::bf16, {32, 64}), dy(DType::bf16, {rows, 32}), dw(DType::f32, {32, 64}) {
+    const auto codes = [](std::int64_t n, std::int64_t k) { return make_codes(DType::e4m3, n, k, Sharing::one, 1); };
+    const Codes cx = codes(rows, 64), cw = codes(32, 64), tx = codes(64, rows), ty = codes(32, rows);
+    const auto of = [&](const Operand& a, const Operand& b, const View& c) {
+      return describe(a, b, c, {}, kHopper).plan;
+    };
+    forward = fp8 ? of(cx.operand(false), cw.operand(true), dy.view())
+                  : of(plain(x.view()), plain(w.view().transposed()), dy.view());
+    wgrad = fp8 ? of(ty.operand(false), tx.operand(true), dw.view())
+                : of(plain(dy.view().transposed()), plain(x.view()), dw.view());
+  }
+  Tensor x, w, dy, dw;
+  DevicePlan forward, wgrad;
+};
+
+// One plan for all numbers of rows that are rounded to the same, which is the plan of these rows.
+TEST(DevicePlan, RoundedRowsShareAPlan) {
+  for (const bool fp8 : {false, true}) {
+    std::set<DevicePlan> forward, wgrad;
+    for (std::int64_t rows = 1; rows <= 1024; rows += rows < 64 ? 1 : 3) {
+      const OfExpert expert(rows, fp8);
+      forward.insert(with_rounded_rows(expert.forward, GemmRole::forward));
+      wgrad.insert(with_rounded_rows(expert.wgrad, GemmRole::wgrad));
+      EXPECT_LE(with_rounded_rows(expert.forward, GemmRole::dgrad).n, std::max(rows + 15, rows * 5 / 4)) << rows;
+    }
+    EXPECT_EQ(forward.size(), 20U);
+    EXPECT_EQ(wgrad.size(), 20U);
+    const OfExpert of_224(224, fp8);
+    EXPECT_TRUE(forward.contains(of_224.forward));
+    EXPECT_TRUE(wgrad.contains(of_224.wgrad));
+    EXPECT_EQ(with_rounded_rows(OfExpert(193, fp8).wgrad, GemmRole::wgrad), of_224.wgrad);
+  }
 }
 
 TEST(DevicePlan, KeysDifferIffKernelsMay) {

@@ -180,8 +180,10 @@ class Engine {
 };
 
 /// While it exists, the calls of an engine are those of layers whose number of rows differs from call to call: rows of
-/// A and C, or with GemmRole::wgrad the contraction. The host then keeps few plans, of certain numbers of rows, for all
-/// of these; only the order of f32 sums may change. Its scratch bounds that of calls with fewer rows.
+/// A and C, or with GemmRole::wgrad the contraction. Few plans, of certain numbers of rows, are then kept for all of
+/// these; only the order of f32 sums may change. The scratch of the host bounds that of calls with fewer rows. On a
+/// device single GEMMs run with the kernel that cuBLASLt chooses for a rounded number of rows, unless it refuses the
+/// kernel for the rows of a call: then, after a note, each number of rows has a kernel of its own.
 class VaryingRows {
  public:
   /// For calls of `engine`, which outlives this.
