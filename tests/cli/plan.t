@@ -63,6 +63,8 @@ is "unbalanced experts cost time" "$(of '[r[0]["step_s"][0]]' qwen3-30b-a3b --ma
 # --- fits or not
 status "a model that fits no rank gives status 1" 1 plan llama3-8b --machine h100-sxm
 says "with what would help" '^  --recompute full saves [0-9.]+ GiB' plan llama3-8b --machine h100-sxm --seq-length 8192
+says "a run that fits says that --zero 1 keeps whole gradients" '^tensorwise: --zero 1 keeps whole gradients in f32, 29.9 GiB on each rank; --zero 2 saves 2[0-9.]+ GiB$' plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero 1
+is "not with one rank for a copy, or other stages" "$(for zero in "1 --dp-replicate 8" 2; do plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero $zero; done | grep -c 'whole gradients')" 0
 says "and how much is lacking" '^tensorwise does not fit: [0-9.]+ GiB more than 79.1 GiB$' plan llama3-8b --machine h100-sxm
 is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]' 405b.json --machine h100-sxm --ranks 1024 --tp 8 --pp 8 --grad-accumulation 64 --seq-length 8192 --batch-size 1 --recompute full)" "[1024, True, 'communication']"
 plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >fitted 2>err </dev/null

@@ -78,8 +78,9 @@ int plan_recipes(Report& r) {
   }
   r.text(plan::table_of(r.q, all));
   if (r.q.config.layers) r.text(plan::table_of_units(all));
-  if (asked.fits && !*asked.fits)
-    r.text(plan::text_of(plan::remedies(r.q, r.q.under(r.q.config.recipes.back()), asked)));
+  const settings::PlanConfig last = r.q.under(r.q.config.recipes.back());
+  r.text(asked.fits && !*asked.fits ? plan::text_of(plan::remedies(r.q, last, asked))
+                                    : plan::text_of(asked, plan::sharded_gradients(r.q, last, asked)));
   if (!asked.fits || plan::fastest_of(all, r.q.config.recipes) != nullptr) print_command(r, all);
   return status_of(r.q, asked);
 }
@@ -135,7 +136,9 @@ int plan_fit(Report& r, cli::StopSignals& signals) {
   if (best == nullptr) return kDoesNotFit;
   if (r.json) return static_cast<int>(Exit::done);
   if (all.size() > 1) r.text(best->recipe + " has the fastest of these:\n");
-  r.text(plan::text_of_command(best->found.fastest.front().config, best->found.fastest.front().estimate));
+  const auto& [config, estimate] = best->found.fastest.front();
+  r.text(plan::text_of(estimate, plan::sharded_gradients(r.q, config, estimate)) +
+         plan::text_of_command(config, estimate));
   return static_cast<int>(Exit::done);
 }
 

@@ -253,6 +253,13 @@ std::string text_of(const std::vector<Change>& changes) {
   return text.empty() ? text : "What would help most:\n" + text;
 }
 
+std::string text_of(const Estimate& e, const std::optional<Change>& sharded) {
+  if (!sharded) return "";
+  return name_of(e) + ": " + cli::flag_name("zero") + " 1 keeps whole gradients in f32, " +
+         human_bytes(e.memory.plan.bytes_of("gradient buffers")) + " on each rank; " + sharded->flags + " saves " +
+         human_bytes(sharded->saved) + "\n";
+}
+
 namespace {
 
 std::vector<std::string> row_of(const Estimate& e) {

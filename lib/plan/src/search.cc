@@ -35,7 +35,8 @@ std::vector<Alternative> alternatives(const PlanConfig& c, std::int64_t ranks) {
   if (now != Recompute::full) add(flag("recompute", "full"), recompute(Recompute::full));
   if (c.batch_size > 1)
     add(flag("batch-size", std::to_string(c.batch_size / 2)), [](PlanConfig& p) { p.batch_size /= 2; });
-  if (c.zero < 3) add(flag("zero", "3"), [](PlanConfig& p) { p.zero = 3; });
+  for (const int zero : {2, 3})
+    if (c.zero < zero) add(flag("zero", std::to_string(zero)), [zero](PlanConfig& p) { p.zero = zero; });
   if (c.moments == dtype::DType::f32)
     add(flag("moments", "bf16"), [](PlanConfig& p) { p.moments = dtype::DType::bf16; });
   if (c.master == dtype::DType::f32) add(flag("master", "bf16"), [](PlanConfig& p) { p.master = dtype::DType::bf16; });
@@ -176,14 +177,30 @@ std::vector<Estimate> compare(const Question& q) {
   return all;
 }
 
+namespace {
+
+// What a change does to a run; nothing if the settings are refused, or need as much memory.
+std::optional<Change> change_of(const Question& q, const Alternative& to, const Estimate& now) {
+  const std::optional<Run> run = resolved(q, to.config);
+  if (!run) return std::nullopt;
+  const std::size_t needed = memory_on(*run, q.device(), q.machine).plan.total(), before = now.memory.plan.total();
+  if (needed >= before) return std::nullopt;
+  return Change{to.flags, before - needed, needed <= memory_of_machine(q, *run)};
+}
+
+}  // namespace
+
+std::optional<Change> sharded_gradients(const Question& q, const PlanConfig& c, const Estimate& now) {
+  if (c.zero != 1 || now.run.mesh.dp_shard == 1) return std::nullopt;
+  Alternative to{flag("zero", "2"), c};
+  to.config.zero = 2;
+  return change_of(q, to, now);
+}
+
 std::vector<Change> remedies(const Question& q, const PlanConfig& c, const Estimate& now) {
   std::vector<Change> all;
-  for (const Alternative& a : alternatives(c, now.run.mesh.ranks())) {
-    const std::optional<Run> run = resolved(q, a.config);
-    if (!run) continue;
-    const std::size_t needed = memory_on(*run, q.device(), q.machine).plan.total(), before = now.memory.plan.total();
-    if (needed < before) all.push_back({a.flags, before - needed, needed <= memory_of_machine(q, *run)});
-  }
+  for (const Alternative& a : alternatives(c, now.run.mesh.ranks()))
+    if (const std::optional<Change> change = change_of(q, a, now)) all.push_back(*change);
   std::ranges::stable_sort(all, std::greater(), &Change::saved);
   if (all.size() > 3) all.resize(3);
   return all;

@@ -22,6 +22,9 @@ std::string verdict(const Estimate& bf16, const Estimate& one);
 /// What would make a run fit, a line each; empty without changes that save memory.
 std::string text_of(const std::vector<Change>& changes);
 
+/// A line that says what sharded_gradients() saves of a run; empty without it.
+std::string text_of(const Estimate& e, const std::optional<Change>& sharded);
+
 /// The settings that --fit found, and those of the flags for comparison.
 std::string table_of(const Question& q, const Fit& fit, const Estimate& asked);
 

@@ -46,6 +46,10 @@ struct Change {
 /// The three changes of one setting of `c` that save the most memory, of those that save any.
 std::vector<Change> remedies(const Question& q, const settings::PlanConfig& c, const Estimate& now);
 
+/// --zero 2 for a run of --zero 1, which keeps the gradients of all parameters in f32 on each rank. Nothing for other
+/// runs, and if it saves nothing.
+std::optional<Change> sharded_gradients(const Question& q, const settings::PlanConfig& c, const Estimate& now);
+
 /// A run beside the same settings in bf16.
 struct Pair {
   Estimate asked;                ///< with the speed relative to bf16, if that is planned
