@@ -81,7 +81,7 @@ Mesh::Mesh(std::shared_ptr<Communicator> of_all, const MeshShape& shape, const G
 
 // Only the ranks that shard parameters reduce-scatter gradients.
 bool Mesh::scatters(const Communicator& group) const {
-  return &group == shards_.get() || &group == expert_shards_.get();
+  return &group == shards_.get() || (shape_.experts && &group == expert_shards_.get());
 }
 
 int Mesh::device_communicators() const {

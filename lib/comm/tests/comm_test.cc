@@ -71,6 +71,7 @@ TEST(Mesh, NumberOfCommunicatorsOnADevice) {
   EXPECT_EQ(number({8, 1, 1, 1, 1}), 1);
   EXPECT_EQ(number({2, 4, 1, 1, 1}), 4);  // all, replicas, shards twice
   EXPECT_EQ(number({2, 2, 1, 1, 2}), 7);  // all, replicas, tp, shards and the shards of experts twice
+  EXPECT_EQ(number({2, 2, 1, 1, 2, false}), 6) << "no gradients of experts are summed";
 }
 
 TEST(Mesh, OfRanksThatDoNotExistMovesNothing) {

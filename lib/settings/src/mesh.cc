@@ -181,7 +181,8 @@ class Check {
                   ", the number of ranks that share a copy of the parameters" +
                   (ranks_ == 1 ? first_of({ranks_fit(), mesh_fits()}) : suggestion(kEp)));
     const auto size = [](std::int64_t n) { return static_cast<int>(n); };
-    return {size(flags_[kReplicate]), size(*shards), size(flags_[kPp]), size(flags_[kEp]), size(flags_[kTp])};
+    return {size(flags_[kReplicate]), size(*shards),     size(flags_[kPp]),
+            size(flags_[kEp]),        size(flags_[kTp]), limits_.experts > 0};
   }
 
  private:

@@ -21,6 +21,7 @@ struct MeshShape {
   int pp = 1;            ///< stages of layers
   int ep = 1;            ///< parts of the experts
   int tp = 1;            ///< parts of each linear
+  bool experts = true;   ///< whether the model may have experts, whose gradients are summed among their shards
 
   /// Number of ranks.
   int ranks() const { return pp * dp_replicate * dp_shard * tp; }
