@@ -259,6 +259,29 @@ std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, st
   return all;
 }
 
+void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, DType format,
+                          const View& scales, const View& codes) {
+  require_groups(ctx, x, first, "cast_groups_to_bytes");
+  if (!x.contiguous() || !codes.contiguous() || codes.size() != x.size() || scales.size() != groups_of(first))
+    throw Error("cast_groups_to_bytes: matrix, codes and scales do not have the layout of groups");
+  dtype::max_of(format);  // throws unless FP8
+  if (!moves_groups(ctx, x.shape[1])) {
+    for (std::size_t g = 0; g + 1 < first.size(); ++g)
+      if (first[g] < first[g + 1])
+        cast_to_bytes(ctx, x.rows(first[g], first[g + 1]), format, scales.as<float>() + g,
+                      codes.rows(first[g], first[g + 1]), nullptr);
+    return;
+  }
+  for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
+    if (rows.size() == 0) return;
+    const std::int64_t row = first[static_cast<std::size_t>(begin)];
+    const View to = codes.rows(row, row + rows.shape[0]);
+    const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(rows, to),
+                              static_cast<double>(rows.size()));
+    if (!ctx.dry) cuda::cast_groups_to_bytes(ctx, rows, own, format, scales.rows(begin, begin + groups_of(own)), to);
+  });
+}
+
 std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first,
                                          DType format, ContractionAxis contract, const View& scale,
                                          const View& inverse_scale, bool emulate) {

@@ -73,6 +73,16 @@ __global__ void cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget ro
                                amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
 }
 
+// Codes of contiguous rows without padding.
+template <class T, class Grid>
+__global__ void groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales, std::uint8_t* codes) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  cast_tile<Grid, T, false>(own.of(x), PatchPlace(own.first_row),
+                            Target{{codes + own.row * x.cols, x.cols}, scales + own.group, {}},
+                            Target{{nullptr, 0}, nullptr, {}}, false, nullptr, nullptr);
+}
+
 template <class Code>
 __global__ void repack_groups_kernel(RowGroups groups, Source<Code> codes, GroupTarget column) {
   const OwnGroup own(groups);
@@ -239,6 +249,17 @@ void quantize_groups_cuda(const Context& ctx, const GroupCast& c, const CastOpti
     return launch_group_cast(launch, c, c.last, c.of_first, c.known_amax, options.counts);
   launch_group_cast(launch, c, c.last, {}, c.known_amax, options.counts);
   launch_group_cast(launch, c, {}, c.of_first, {}, options.counts);
+}
+
+template <class Launcher>
+void groups_to_bytes_cuda(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
+                          const View& scales, const View& codes) {
+  dtype::with_float_type(x.dtype, "cast", [&]<class T>() {
+    dtype::with_fp8_grid(format, [&]<class Grid>() {
+      Launcher{ctx}("cast", group_grid(x, first, kTile), dim3(kCastThreads), groups_to_bytes_kernel<T, Grid>,
+                    row_groups(first), group_source<T>(x), scales.as<float>(), codes.as<std::uint8_t>());
+    });
+  });
 }
 
 template <class Launcher>

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kGroupLines = 16;
 
 /// A bit for each group.
 struct GroupBits {
-  static constexpr int kBits = 32;         ///< bits of a word
+  static constexpr int kBits = 32;           ///< bits of a word
   std::uint32_t words[kMostGroups / kBits];  ///< bit g % 32 of word g / 32 is that of group g
   /// Sets the bit of a group.
   void set(std::int64_t group) { words[group / kBits] |= std::uint32_t{1} << group % kBits; }

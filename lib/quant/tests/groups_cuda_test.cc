@@ -170,6 +170,24 @@ TEST(GroupsCuda, NeedKnownScalesThatAreEquallyFarApart) {
   EXPECT_FALSE(casts({kTensor, kTensor}));
 }
 
+TEST(GroupsCuda, BytesEqualThoseOfSingleMatrices) {
+  const std::int64_t rows = kFirst.back(), groups = std::ssize(kFirst) - 1;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Matrix x(type, rows, kColumns);
+    const Tensor scales(DType::f32, {groups}), codes(DType::u8, {rows, kColumns}), alone(DType::u8, {rows, kColumns});
+    for (std::int64_t g = 0; g < groups; ++g) scales.as<float>()[g] = static_cast<float>(g + 1) / 4;
+    Device device;
+    const shim::Launches launches;
+    cast_groups_to_bytes(device.context, on_device(x.view), kFirst, DType::e4m3, on_device(scales.view()),
+                         on_device(codes.view()));
+    EXPECT_EQ(launches.grids().size(), 1U);
+    Host host;
+    cast_groups_to_bytes(host.context, x.view, kFirst, DType::e4m3, scales.view(), alone.view());
+    EXPECT_EQ(
+        std::memcmp(codes.as<std::uint8_t>(), alone.as<std::uint8_t>(), static_cast<std::size_t>(rows * kColumns)), 0);
+  }
+}
+
 TEST(GroupsCuda, MovedCodesEqualThoseOfASingleMatrix) {
   const std::int64_t rows = kFirst.back(), groups = std::ssize(kFirst) - 1;
   const Tensor codes(DType::u8, {rows, kColumns}), scales(DType::f32, {groups});

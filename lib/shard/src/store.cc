@@ -10,6 +10,7 @@
 #include "fp8/ops/norm.h"
 #include "fp8/optim/muon.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
 #include "view_bytes.h"
 
@@ -92,18 +93,35 @@ void ParameterStore::cast_codes(const Context& ctx) {
   for (const ParameterShard& o : own_.parameters) {
     if (o.rows.count() == 0) continue;
     const SlotLayout& s = layout_.slot_of(o.number);
-    const DType format = s.fp8.recipe->forward.w.format;
     if (s.form == WeightForm::single_copy) {
       quant::CastOptions by_rows = s.fp8.options;
       by_rows.rule = s.fp8.recipe->scale_rule;
       by_rows.counts = nullptr;
       if (const auto& tp = s.fp8.tensor_parallel; tp.ranks != nullptr && tp.axis == 1)
         by_rows.split = {tp.ranks, tp.axis, tp.first_column, tp.columns};
-      quant::cast_rows_to_bytes(ctx, o.master, format, by_rows, o.codes, o.row_scales);
+      quant::cast_rows_to_bytes(ctx, o.master, s.fp8.recipe->forward.w.format, by_rows, o.codes, o.row_scales);
     }
-    if (s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes)
-      quant::cast_to_bytes(ctx, o.master, format, scales_.weight(o.number), o.codes, nullptr);
   }
+  for (const SlotLayout& s : layout_.slots())
+    if ((s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes) && s.own_rows > 0)
+      cast_parts(ctx, s);
+}
+
+// The codes of a slot, of which each part has a scale, together.
+void ParameterStore::cast_parts(const Context& ctx, const SlotLayout& s) {
+  const std::int64_t begin = layout_.scale(s.parameters.front());
+  std::int64_t scale = begin - 1;  // of the last group
+  std::vector<std::int64_t> first{0};
+  for (const int number : s.parameters) {
+    if (layout_.scale(number) != scale) first.push_back(first.back());
+    scale = layout_.scale(number);
+    first.back() += layout_.rows(number).count();
+  }
+  SlotLinear parts;
+  parts.first_part = static_cast<std::size_t>(begin - s.first_scale);
+  parts.last_part = static_cast<std::size_t>(scale + 1 - s.first_scale);
+  quant::cast_groups_to_bytes(ctx, own_.of(s, &ParameterShard::master), first, s.fp8.recipe->forward.w.format,
+                              scales_.weights(s, parts), own_.of(s, &ParameterShard::codes));
 }
 
 // The number in the step's global batch of the first row of the linears of a slot. Rows of experts come from all ranks

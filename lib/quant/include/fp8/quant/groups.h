@@ -25,6 +25,11 @@ std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, st
                                            const CastPair& casts, const CastOptions& options,
                                            std::span<const KnownScale> known);
 
+/// cast_to_bytes() of each group of contiguous x [M, K], f32 or bf16, uncounted: codes u8 [M, K], contiguous. `scales`
+/// is f32 [groups], adjacent. On a device with a multiple of 16 columns one launch, else a call for each group.
+void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
+                          const View& scales, const View& codes);
+
 /// Whether from_bytes_groups() has codes with so many columns: on a device, a multiple of 16.
 bool moves_groups(const Context& ctx, std::int64_t columns);
 

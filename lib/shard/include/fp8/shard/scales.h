@@ -62,8 +62,6 @@ class Scales {
   View weights(const SlotLayout& s, const SlotLinear& l) const { return of_linear(scales_, s, l); }
   /// Their reciprocals.
   View inverse_weights(const SlotLayout& s, const SlotLinear& l) const { return of_linear(inverse_scales_, s, l); }
-  /// The scale of a parameter that has one.
-  const float* weight(int number) const { return scales_.as<float>() + layout_.scale(number); }
 
   /// f32 [1]: the amax of a parameter that has a scale, where an update records it as it writes the master.
   View amax(int number) const { return amax_.rows(layout_.scale(number), layout_.scale(number) + 1); }

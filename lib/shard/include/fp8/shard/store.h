@@ -113,6 +113,7 @@ class ParameterStore final : public model::ParameterAccess {
   View bias_of(int unit, std::size_t slot) const;
   void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void cast_codes(const Context& ctx);
+  void cast_parts(const Context& ctx, const SlotLayout& s);
   linear::NeededAmaxes needed_of_down(int unit, model::Pass pass) const;
   std::int64_t first_row_of(const SlotLayout& s, const BatchPosition& at) const;
   linear::LinearPrecision precision_of(const SlotLayout& s) const;
