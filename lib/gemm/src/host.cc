@@ -11,6 +11,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/round.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/gemm/row_stride.h"
 
 namespace fp8::gemm {
 namespace {
@@ -19,13 +20,6 @@ constexpr std::int64_t kTileColumns = 4096;      // a row of sums fits the L1 ca
 constexpr std::int64_t kTileElements = 1 << 20;  // 4 MiB of sums
 constexpr std::int64_t kTileAlign = 64;          // rows and columns of a tile, so that kernels have no remainders
 constexpr std::int64_t kParallelFrom = 16384;    // elements; fewer run on one thread
-
-// Row stride of an f32 copy, in elements: an odd number of cache lines. With a stride of a power of two, rows share a
-// few cache sets, and kernels that read along columns take twice as long.
-std::int64_t row_stride(std::int64_t columns) {
-  constexpr std::int64_t kLine = 16;
-  return (divide_up(columns, kLine) | 1) * kLine;
-}
 
 // Length of equal pieces of `extent`, at most about `limit`, such that no piece has one column only, see HostGemm::run.
 // The pieces of an extent that varies have equal lengths in all calls, so that fewer rows do not need more scratch.
@@ -80,7 +74,7 @@ Operand HostGemm::dequantized(bool dry, const Operand& o, bool columns, Scratch&
   const BlockScales from(o, columns);
   const bool by_rows = from.codes.stride[1] == 1;
   const std::int64_t rows = from.codes.shape[by_rows ? 0 : 1], length = from.codes.shape[by_rows ? 1 : 0];
-  const std::int64_t stride = length == 1 ? 1 : row_stride(length);
+  const std::int64_t stride = row_stride(length);
   View to = tensor::make_view(nullptr, DType::f32, device::DeviceType::host, {rows, stride}).columns(0, length);
   if (!by_rows) to = to.transposed();
   scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
@@ -114,7 +108,7 @@ View HostGemm::upcast(bool dry, const View& v, Scratch& scratch) {
   const bool by_columns = v.stride[1] != 1;
   const View from = by_columns ? v.transposed() : v;
   const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  const std::int64_t stride = columns == 1 ? 1 : row_stride(columns);
+  const std::int64_t stride = row_stride(columns);
   View to = tensor::make_view(nullptr, DType::f32, device::DeviceType::host, {rows, stride}).columns(0, columns);
   scratch.need(static_cast<std::size_t>(rows * stride) * sizeof(float));
   if (!dry) {

@@ -9,6 +9,7 @@
 #include "cuda.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
+#include "fp8/gemm/row_stride.h"
 #include "fp8/ops/norm.h"
 #include "muon_kernels.h"
 #include "type_index.h"
@@ -76,6 +77,57 @@ View square_sum_of(const Context& ctx, const View& x, const View& sums) {
   return total;
 }
 
+View scratch(const Context& ctx, DType type, std::int64_t rows, std::int64_t columns) {
+  return tensor::allocate(ctx, type, {rows, columns}, "orthogonalization");
+}
+
+// The GEMMs of an iteration.
+class Products {
+ public:
+  Products(const Context& ctx, gemm::Engine& engine, DType type)
+      : ctx_(ctx),
+        engine_(engine),
+        copies_(ctx.device == device::DeviceType::host && (type == DType::f32 || !gemm::native_host_bf16())) {}
+
+  // Memory for operand() of `values`.
+  View room(const View& values) const {
+    if (!copies_) return {};
+    const std::int64_t columns = values.shape[1];
+    return scratch(ctx_, DType::f32, values.shape[0], gemm::row_stride(columns)).columns(0, columns);
+  }
+
+  // The values as GEMMs read them: on a host that multiplies in f32 a copy, which several GEMMs share. Each would
+  // otherwise upcast its operands.
+  View operand(const View& values, const View& room) const {
+    if (!copies_) return values;
+    ops::copy(ctx_, values, room);
+    return room;
+  }
+
+  // c = a b
+  void multiply(const View& a, const View& b, const View& c) const {
+    engine_.matmul(ctx_, {a, a.dtype, {}}, {b, b.dtype, {}}, c, {});
+  }
+
+  // c = a a^T: panels of rows up to the diagonal, and their transposes. On a GPU all of it, since kernels of parts take
+  // longer.
+  void symmetric(const View& a, const View& c) const {
+    const std::int64_t side = c.shape[0], panel = ctx_.device == device::DeviceType::host ? kPanel : side;
+    for (std::int64_t begin = 0; begin < side; begin += panel) {
+      const std::int64_t end = std::min(begin + panel, side);
+      const View rows = c.rows(begin, end);
+      multiply(a.rows(begin, end), a.rows(0, end).transposed(), rows.columns(0, end));
+      if (begin > 0) ops::copy(ctx_, rows.columns(0, begin).transposed(), c.rows(0, begin).columns(begin, end));
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPanel = 128;
+  const Context& ctx_;
+  gemm::Engine& engine_;
+  bool copies_;
+};
+
 }  // namespace
 
 void momentum(const Context& ctx, const MomentumBlock& block, const Scalars& scalars) {
@@ -108,25 +160,21 @@ void orthogonalize(const Context& ctx, gemm::Engine& engine, const View& x) {
   if (x.rank != 2 || !x.contiguous()) throw Error("Muon: needs a contiguous matrix");
   if (x.size() == 0) return;
   const device::Scope scope(*ctx.arena);
-  const DType type = x.dtype;
   const std::int64_t rows = x.shape[0], columns = x.shape[1], side = std::min(rows, columns);
-  const auto scratch = [&](DType of, std::int64_t r, std::int64_t c) {
-    return tensor::allocate(ctx, of, {r, c}, "orthogonalization");
-  };
-  const View gram = scratch(type, side, side), polynomial = scratch(type, side, side);
-  const View product = scratch(DType::f32, rows, columns);
-  const View square = product.reshaped({x.size()}).rows(0, side * side).reshaped({side, side});
-  divide(ctx, x, square_sum_of(ctx, x, product).as<double>());
   const bool tall = rows > columns;
-  const auto multiply = [&](const View& a, const View& b, const View& c) {
-    engine.matmul(ctx, {a, type, {}}, {b, type, {}}, c, {});
-  };
-  const View wide = tall ? x.transposed() : x;
+  const Products products(ctx, engine, x.dtype);
+  const View gram = scratch(ctx, x.dtype, side, side), polynomial = scratch(ctx, x.dtype, side, side);
+  const View product = scratch(ctx, DType::f32, rows, columns);
+  const View square = product.reshaped({x.size()}).rows(0, side * side).reshaped({side, side});
+  const View of_gram = products.room(gram), of_x = products.room(x);
+  divide(ctx, x, square_sum_of(ctx, x, product).as<double>());
   for (int i = 0; i < kIterations; ++i) {
-    multiply(wide, wide.transposed(), gram);
-    multiply(gram, gram, square);
+    const View values = products.operand(x, of_x);
+    products.symmetric(tall ? values.transposed() : values, gram);
+    products.symmetric(products.operand(gram, of_gram), square);
     combine(ctx, {gram, kB, square, kC, polynomial});
-    tall ? multiply(x, polynomial.transposed(), product) : multiply(polynomial, x, product);
+    const View factor = products.operand(polynomial, of_gram);
+    tall ? products.multiply(values, factor.transposed(), product) : products.multiply(factor, values, product);
     combine(ctx, {x, kA, product, 1, x});
   }
 }

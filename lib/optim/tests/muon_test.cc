@@ -86,7 +86,7 @@ TEST_P(Orthogonalize, FollowsTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(WideTallSquareAndVectors, Orthogonalize,
                          testing::Values(std::pair{16, 40}, std::pair{40, 16}, std::pair{24, 24}, std::pair{1, 33},
-                                         std::pair{33, 1}, std::pair{1, 1}));
+                                         std::pair{33, 1}, std::pair{1, 1}, std::pair{140, 190}, std::pair{190, 140}));
 
 TEST(Orthogonalize, NeedsAContiguousMatrix) {
   const Tensor x = matrix(DType::f32, 4, 8);
