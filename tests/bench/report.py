@@ -89,7 +89,11 @@ def text(result: dict) -> str:
                       for k in result["casts"]]))
     out.append(table("Optimizer relative to a triad", ["", "of triad", "spread", "wanted", "GB/s", "triad GB/s"],
                      [[k["name"], *spread(k["of_triad"], _percent), wanted(k["name"]), f"{k['GB/s']['median']:.1f}", f"{k['triad_GB/s']['median']:.1f}"]
-                      for k in result["optimizer"]]))
+                      for k in result["optimizer"] if "of_triad" in k]))
+    out.append(table("Muon's update of one matrix: its time relative to AdamW's, and the rate of its FLOPs relative to one GEMM (halves of symmetric "
+                     "products are not computed)", ["", "of AdamW", "spread", "of GEMM", "spread"],
+                     [[k["name"], *spread(k["of_adamw"], lambda x: f"{x:.0f} x"), *spread(k["of_gemm"], lambda x: f"{x:.2f}")]
+                      for k in result["optimizer"] if "of_adamw" in k]))
     out.append(table("Checkpoint files relative to plain writes with one fsync and plain uncached reads",
                      ["", "of plain", "spread", "wanted", "GB/s", "plain GB/s", "CPU s/GB", "plain CPU s/GB"],
                      [[k["name"], *spread(k["of_plain"], _percent), wanted(k["name"]),

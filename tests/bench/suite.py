@@ -131,7 +131,8 @@ def ratios(steps: list[dict], threads: int, native: str) -> list[dict]:
 def parts(programs: Path, threads: int, quick: bool) -> dict:
     """Benchmarks of casts, optimizer, ops and checkpoint files."""
     jobs = {"casts": ("quant_bench", "/256/1024" if quick else "cast_|decode_|quantize_all", ("of_memcpy", "GB/s")),
-            "optimizer": ("optim_bench", "adamw_block/f32_and_bf16_copy" if quick else ".", ("of_triad", "GB/s", "triad_GB/s")),
+            "optimizer": ("optim_bench", "f32_and_bf16_copy|muon_matrix/768/768" if quick else ".",
+                          ("of_triad", "GB/s", "triad_GB/s", "of_adamw", "of_gemm")),
             "ops": ("ops_bench", "attention" if quick else ".", ("FLOP/s", "bytes/s", "logits/s")),
             "disk": ("h5_bench", ".", ("of_plain", "least", "most", "GB/s", "plain_GB/s", "processor_s_per_GB", "plain_processor_s_per_GB"))}
     scratch = programs.parent / "bench"  # on the disk of the build; /tmp may be in memory
