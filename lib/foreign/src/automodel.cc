@@ -98,8 +98,61 @@ void read_recipe(Mapping& m) {
     m.refuse(path, "only the prediction of the next token is trained here");
 }
 
+bool is_muon(std::string_view name) {
+  return name == "muon" || (is_python_name(name, "Muon") && !name.starts_with("torch."));
+}
+
+// The rate of the section optimizer, or the default of its class.
+double rate_of(const Mapping& m) {
+  const std::string name = m.text("optimizer._target_", "torch.optim.AdamW");
+  return m.number("optimizer.lr", is_muon(name) ? 5e-4 : name.starts_with("torch.") ? 1e-3 : 1e-4);
+}
+
+// Muon of the package dion. Defaults are those of MuonConfig; source: dion/muon.py at commit 0c205499.
+void read_muon(Mapping& m) {
+  Import& import = m.import();
+  import.set("optimizer", "muon");
+  m.answer("optimizer._target_", "torch.optim.AdamW", Class::differs, "--optimizer muon",
+           "other coefficients in each of the five iterations there; routers and adapters have Muon there, AdamW here");
+  const double lr = rate_of(m), decay = m.number("optimizer.weight_decay", 0);
+  m.set("optimizer.lr", 5e-4, "lr", lr);
+  m.need("optimizer.mu", 0.95, "the momentum of Muon is 0.95 here");
+  if (m.flag("optimizer.nesterov", false))
+    m.note("optimizer.nesterov", Class::mapped, {}, "on");
+  else
+    m.answer("optimizer.nesterov", false, Class::differs, {}, "Nesterov momentum is on here");
+  const std::string scale = m.text("optimizer.adjust_lr", "spectral_norm");
+  const bool rms = scale == "rms_norm";
+  m.set("optimizer.adjust_lr", "spectral_norm", "muon-scale", rms ? "rms" : "original",
+        rms ? Class::mapped : Class::differs,
+        rms                        ? ""
+        : scale == "spectral_norm" ? "sqrt(rows / columns) there, at least 1 here"
+                                   : "no factor there, at least 1 here");
+  const std::string other = m.text("optimizer.scalar_opt", "adamw");
+  if (other == "adamw")
+    m.note("optimizer.scalar_opt", Class::mapped, {}, "AdamW");
+  else
+    m.refuse("optimizer.scalar_opt", other + " is not built here; the nearest is adamw");
+  for (const char* path : {"optimizer.scalar_lr", "optimizer.embed_lr"})
+    m.need(path, lr, "Muon and AdamW have one rate here");
+  if (m.has("optimizer.lm_head_lr"))
+    m.need("optimizer.lm_head_lr", lr, "Muon and AdamW have one rate here");
+  else
+    m.answer("optimizer.lm_head_lr", {}, Class::differs, {}, "lr / sqrt(columns) there, lr here");
+  m.set("optimizer.scalar_betas", json::Array{0.9, 0.999}, "betas", m.pair("optimizer.scalar_betas", 0.9, 0.999));
+  m.set("optimizer.scalar_eps", 1e-8, "eps", m.number("optimizer.scalar_eps", 1e-8));
+  m.note("optimizer.betas", Class::does_nothing, {}, "scalar_betas is read");
+  m.note("optimizer.epsilon", Class::no_effect, {}, "added to the norm of a gradient");
+  for (const char* path : {"optimizer.flatten", "optimizer.use_triton", "optimizer.no_compile"})
+    m.note(path, Class::no_effect, {}, "kernels of the optimizer");
+  import.set("decay", "matrices");
+  m.set("optimizer.weight_decay", 0.0, "weight-decay", decay, decay == 0 ? Class::mapped : Class::differs,
+        decay == 0 ? "" : "norms and biases decay too there, and embedding and LM head do not");
+}
+
 void read_optimizer(Mapping& m) {
   const std::string name = m.text("optimizer._target_", "torch.optim.AdamW");
+  if (is_muon(name)) return read_muon(m);
   const bool l2 = is_python_name(name, "Adam") || name == "adam";
   const bool fused = is_python_name(name, "FusedAdam") || name == "fused_adam";
   const bool known = l2 || fused || is_python_name(name, "AdamW") || name == "adamw";
@@ -157,7 +210,7 @@ void read_wsd(Mapping& m) {
 
 void read_schedule(Mapping& m) {
   Import& import = m.import();
-  const double lr = m.number("optimizer.lr", 1e-4);
+  const double lr = rate_of(m);
   if (!is_given(m, "lr_scheduler")) {
     import.duration.warmup_steps = 0;
     m.set("lr_scheduler", {}, "schedule", "constant", Class::mapped, "without this section the rate is constant");

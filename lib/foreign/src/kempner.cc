@@ -128,17 +128,30 @@ void read_train(Mapping& m) {
     m.note("train.z_loss_weight", Class::mapped, {}, "off");
 }
 
+// Muon of matrices with an aspect of at most 10, AdamW of the others; steps are the rate times
+// sqrt(max(1, rows / columns)).
+void read_muon(Mapping& m) {
+  m.import().set("optimizer", "muon");
+  m.import().set("muon-scale", "original");
+  m.answer(
+      "optimizer.name", "adamw", Class::differs, "--optimizer muon --muon-scale original",
+      "no Nesterov momentum there, and with shards each rank orthogonalizes its rows alone; embedding, LM head and "
+      "routers have Muon there up to an aspect of 10, matrices of linears AdamW above it");
+  m.need("optimizer.muon_momentum", 0.95, "the momentum of Muon is 0.95 here");
+  m.need("optimizer.muon_ns_steps", 5, "Muon has 5 iterations here");
+  const double lr = m.number("optimizer.lr", 3e-4);
+  m.need("optimizer.muon_adam_lr", lr, "Muon and AdamW have one rate here");
+}
+
 void read_optimizer(Mapping& m) {
   const std::string name = m.text("optimizer.name", "adamw");
-  if (name == "adamw") {
+  if (name == "muon") {
+    read_muon(m);
+  } else if (name == "adamw") {
     m.answer("optimizer.name", "adamw", Class::mapped, {}, "AdamW");
   } else {
-    m.refuse("optimizer.name", name == "muon"
-                                   ? "--optimizer muon has other matrices: KempnerForge leaves those with an "
-                                     "aspect above 10 to AdamW"
-                                   : name + " is not built here; the nearest is adamw");
-    for (const std::string key : {"muon_momentum", "muon_ns_steps", "muon_adam_lr", "schedule_free_warmup_steps"})
-      m.refuse("optimizer." + key, "read by optimizer " + name + ", which is not built here");
+    m.refuse("optimizer.name", name + " is not built here; the nearest is adamw");
+    m.refuse("optimizer.schedule_free_warmup_steps", "read by optimizer " + name + ", which is not built here");
   }
   m.set("optimizer.lr", 3e-4, "lr", m.number("optimizer.lr", 3e-4));
   m.set("optimizer.weight_decay", 0.1, "weight-decay", m.number("optimizer.weight_decay", 0.1), Class::mapped,

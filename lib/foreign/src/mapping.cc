@@ -84,4 +84,8 @@ void Mapping::note(std::string_view path, Class cls, std::string here, std::stri
   keys_.answer(path_of(path), cls, std::move(here), std::move(why));
 }
 
+void Mapping::need(std::string_view path, double value, std::string why) {
+  number(path, value) == value ? note(path, Class::mapped, {}) : refuse(path, std::move(why));
+}
+
 }  // namespace fp8::foreign

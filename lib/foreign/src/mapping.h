@@ -57,6 +57,9 @@ class Mapping {
   /// Answers the key if the file has it, as one without counterpart here.
   void refuse(std::string_view path, std::string why) { note(path, Class::no_counterpart, {}, std::move(why)); }
 
+  /// Answers the key if the file has it: mapped if it is `value`, the only one here, else without counterpart.
+  void need(std::string_view path, double value, std::string why);
+
   /// The keys of the document, for what the above does not do; paths are whole.
   Keys& keys() { return keys_; }
   const Keys& keys() const { return keys_; }  ///< see keys()

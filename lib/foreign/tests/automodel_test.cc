@@ -89,6 +89,31 @@ TEST_F(AutoModel, WeightDecayOfAdamIsRefused) {
   EXPECT_EQ(flag(w, "weight-decay"), "0.01");
 }
 
+TEST_F(AutoModel, MuonOfDionIsMappedWithWhatDiffers) {
+  const Import plain = import("optimizer: {_target_: dion.Muon}\n");
+  for (const auto& [name, value] : {std::pair("optimizer", "muon"),
+                                    {"muon-scale", "original"},
+                                    {"lr", "5e-04"},
+                                    {"betas", "0.9,0.999"},
+                                    {"weight-decay", "0.0"},
+                                    {"decay", "matrices"}})
+    EXPECT_EQ(flag(plain, name), value) << name;
+  for (const char* key : {"_target_", "nesterov", "adjust_lr", "lm_head_lr"})
+    EXPECT_EQ(class_of(plain, std::string("optimizer.") + key), Class::differs) << key;
+  const Import same = import(
+      "optimizer: {_target_: dion.Muon, lr: 1.0e-3, nesterov: true, adjust_lr: rms_norm, mu: 0.95, scalar_lr: 1.0e-3, "
+      "embed_lr: 1.0e-3, lm_head_lr: 1.0e-3, use_triton: true, epsilon: 1.0e-7}\n"
+      "lr_scheduler: {lr_warmup_steps: 10}\n");
+  EXPECT_EQ(flag(same, "muon-scale"), "rms");
+  for (const char* key : {"nesterov", "adjust_lr", "mu", "scalar_lr", "embed_lr", "lm_head_lr"})
+    EXPECT_EQ(class_of(same, std::string("optimizer.") + key), Class::mapped) << key;
+  const Import other = import("optimizer: {_target_: dion.Muon, mu: 0.9, scalar_opt: lion, scalar_lr: 1.0e-4}\n");
+  for (const char* key : {"mu", "scalar_opt", "scalar_lr"})
+    EXPECT_EQ(class_of(other, std::string("optimizer.") + key), Class::no_counterpart) << key;
+  EXPECT_EQ(class_of(import("optimizer: {_target_: torch.optim.Muon}\n"), "optimizer._target_"), Class::no_counterpart);
+  for (const Import* i : {&plain, &same, &other}) EXPECT_EQ(unknown(*i), "");
+}
+
 // torch.optim keeps no f32 copy of weights that are bf16.
 TEST_F(AutoModel, TypeOfWeightsIsThatOfMoments) {
   const auto model = [](const std::string& type) {

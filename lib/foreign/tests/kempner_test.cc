@@ -114,9 +114,26 @@ TEST_F(Kempner, DataIsFoundByItsPattern) {
       hub.missing, [](const std::string& what) { return what.find("text.jsonl") != std::string::npos; }));
 }
 
+TEST_F(Kempner, MuonIsMappedAndItsOtherSettingsAreRefused) {
+  const Import i = import(std::string(kModel) +
+                          "[optimizer]\nname = \"muon\"\nlr = 0.02\nmuon_momentum = 0.95\nmuon_adam_lr = 0.02\n");
+  EXPECT_EQ(flag(i, "optimizer"), "muon");
+  EXPECT_EQ(flag(i, "muon-scale"), "original");
+  EXPECT_EQ(class_of(i, "optimizer.name"), Class::differs);
+  EXPECT_EQ(class_of(i, "optimizer.muon_momentum"), Class::mapped);
+  EXPECT_EQ(class_of(i, "optimizer.muon_adam_lr"), Class::mapped);
+  const Import other = import(std::string(kModel) +
+                              "[optimizer]\nname = \"muon\"\nmuon_momentum = 0.9\nmuon_ns_steps = 6\n"
+                              "muon_adam_lr = 1e-4\n");
+  for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_ns_steps", "optimizer.muon_adam_lr"})
+    EXPECT_EQ(class_of(other, key), Class::no_counterpart) << key;
+  EXPECT_EQ(class_of(import(std::string(kModel) + "[optimizer]\nmuon_ns_steps = 6\n"), "optimizer.muon_ns_steps"),
+            Class::does_nothing);
+}
+
 TEST_F(Kempner, OtherOptimizersLossesAndDataAreRefused) {
   const Import i = import(std::string(kModel) +
-                          "norm_type = \"layernorm\"\n[train]\nz_loss_weight = 1e-4\n[optimizer]\nname = \"muon\"\n"
+                          "norm_type = \"layernorm\"\n[train]\nz_loss_weight = 1e-4\n[optimizer]\nname = \"lion\"\n"
                           "[data]\nmix_temperature = 2.0\n[[data.datasets]]\npath = \"a\"\n[vlm]\narch = \"mot\"\n");
   for (const char* key :
        {"model.norm_type", "train.z_loss_weight", "optimizer.name", "data.datasets[0].path", "vlm.arch"})
