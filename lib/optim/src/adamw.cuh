@@ -128,7 +128,6 @@ void adamw_cuda(const Launcher& launch, const AdamwBlock& block, const Settings&
 }
 
 inline constexpr int kSumThreads = 256;
-inline constexpr std::int64_t kSumPiece = 1 << 15;  // elements of a block
 
 // The summand: the square of an element, or the element itself.
 struct Square {
@@ -166,8 +165,6 @@ __global__ void total_kernel(const T* partial, std::int64_t n, T* total) {
   sum = device::block_combine<kSumThreads>(sum, device::Add{});
   if (threadIdx.x == 0) *total += sum;
 }
-
-inline std::int64_t pieces_to_sum(std::int64_t n) { return divide_up(n, kSumPiece); }
 
 // total += sum of Of over x; `partial` has pieces_to_sum(n) elements.
 template <class Of, class Launcher>
