@@ -167,25 +167,22 @@ struct BlockCast {
 }  // namespace
 
 View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,
-                           ContractionAxis contract) {
+                           ContractionAxis contract, device::PooledMemory* keep) {
   constexpr std::int64_t kSquares = 4;  // cuBLASLt's alignment of the rows of scales of squares
   const bool reads_more = ctx.device == device::DeviceType::cuda && granularity == Granularity::block1x128;
   const std::int64_t step = reads_more ? kDeviceRows : 1;
-  constexpr std::string_view kCategory = "fp8 codes";
   const BlockExtent block = block_extent(granularity);
   const bool last = contract == ContractionAxis::last;
   const std::int64_t others = last ? rows : cols, blocks = divide_up(last ? cols : rows, block.along);
   const auto turned = [](const View& v, bool turn) { return turn ? v.transposed() : v; };
   if (block.across > 1) {
     const std::int64_t squares = divide_up(others, block.across);
-    return turned(
-        tensor::allocate(ctx, DType::f32, {squares, round_up(blocks, kSquares)}, kCategory).columns(0, blocks), !last);
+    return turned(allocate_for_cast(ctx, keep, DType::f32, {squares, round_up(blocks, kSquares)}).columns(0, blocks),
+                  !last);
   }
   // The host writes scales in the order of the matrix.
-  if (last && ctx.device == device::DeviceType::host)
-    return tensor::allocate(ctx, DType::f32, {others, blocks}, kCategory);
-  return turned(tensor::allocate(ctx, DType::f32, {blocks, round_up(others, step)}, kCategory).columns(0, others),
-                last);
+  if (last && ctx.device == device::DeviceType::host) return allocate_for_cast(ctx, keep, DType::f32, {others, blocks});
+  return turned(allocate_for_cast(ctx, keep, DType::f32, {blocks, round_up(others, step)}).columns(0, others), last);
 }
 
 bool folds(const Quantized& q, const CastOptions& options) {

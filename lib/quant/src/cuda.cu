@@ -23,8 +23,9 @@ void update_scales(const Context& ctx, const ScaleSlots& slots, const DelayedRul
   launch_update_scales(CudaLauncher(ctx), slots, rule, skip);
 }
 
-QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
-  return quantize_cuda<CudaLauncher>(ctx, x, casts, options);
+QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                       device::PooledMemory* keep) {
+  return quantize_cuda<CudaLauncher>(ctx, x, casts, options, keep);
 }
 
 void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,

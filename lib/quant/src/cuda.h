@@ -21,8 +21,9 @@ void amax(const Context& ctx, const View& x, Granularity granularity, Contractio
 void record_amax(const Context& ctx, const View& x, const View& out);
 /// See quant::update_scales.
 void update_scales(const Context& ctx, const ScaleSlots& slots, const DelayedRule& rule, const std::int32_t* skip);
-/// See quant::quantize_both; a result with Granularity::none stays empty.
-QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options);
+/// See quant::quantize_both, or with `keep` quant::quantize_keeping; a result with Granularity::none stays empty.
+QuantizedPair quantize(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                       device::PooledMemory* keep = nullptr);
 /// See quant::scales_from_amax.
 void scales_from_amax(const Context& ctx, const View& amax, const ScaleOptions& options, const View& scales,
                       const View& inverse_scales);

@@ -8,7 +8,9 @@ using device::no_cuda;
 void amax(const Context&, const View&, Granularity, ContractionAxis, const View&, bool) { no_cuda(); }
 void record_amax(const Context&, const View&, const View&) { no_cuda(); }
 void update_scales(const Context&, const ScaleSlots&, const DelayedRule&, const std::int32_t*) { no_cuda(); }
-QuantizedPair quantize(const Context&, const View&, const CastPair&, const CastOptions&) { no_cuda(); }
+QuantizedPair quantize(const Context&, const View&, const CastPair&, const CastOptions&, device::PooledMemory*) {
+  no_cuda();
+}
 void scales_from_amax(const Context&, const View&, const ScaleOptions&, const View&, const View&) { no_cuda(); }
 void scale_columns(const Context&, const View&, const View&, const View&) { no_cuda(); }
 void fill(const Context&, const View&, float) { no_cuda(); }

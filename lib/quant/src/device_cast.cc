@@ -4,6 +4,7 @@
 #include "cast_block.h"
 #include "cuda.h"
 #include "fp8/base/round.h"
+#include "matrix.h"
 #include "own_amax.h"
 #include "split.h"
 
@@ -13,23 +14,22 @@ namespace {
 using dtype::DType;
 
 constexpr std::string_view kCategory = "fp8 codes";
-constexpr std::int64_t kCodeStride = 16;
 
 // An empty result for a cast with Granularity::none.
 Quantized allocate_quantized(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
-                             const KnownScale& known) {
+                             const KnownScale& known, device::PooledMemory* keep) {
   if (!cast.fp8()) return {};
   const std::int64_t count =
       cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
   const auto scales = [&] {
     return block_extent(cast.granularity).along > 0
-               ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
-               : tensor::allocate(ctx, DType::f32, {count}, kCategory);
+               ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract, keep)
+               : allocate_for_cast(ctx, keep, DType::f32, {count});
   };
   const bool last = contract == ContractionAxis::last;
   const std::int64_t step = cast.granularity == Granularity::block1x128 ? kDeviceRows : 1;
   const View codes =
-      allocate_codes(ctx, round_up(x.shape[0], last ? step : 1), round_up(x.shape[1], last ? 1 : step), contract);
+      allocate_codes(ctx, round_up(x.shape[0], last ? step : 1), round_up(x.shape[1], last ? 1 : step), contract, keep);
   return {.codes = last ? codes.rows(0, x.shape[0]) : codes.columns(0, x.shape[1]),
           .format = cast.format,
           .granularity = cast.granularity,
@@ -87,21 +87,24 @@ double bytes_of_scales(const View& x, const Cast& cast, ContractionAxis contract
 
 }  // namespace
 
-View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, ContractionAxis contract) {
+View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, ContractionAxis contract,
+                    device::PooledMemory* keep) {
   if (contract == ContractionAxis::last)
-    return tensor::allocate(ctx, DType::u8, {rows, round_up(cols, kCodeStride)}, kCategory).columns(0, cols);
-  return tensor::allocate(ctx, DType::u8, {cols, round_up(rows, kCodeStride)}, kCategory).columns(0, rows).transposed();
+    return allocate_for_cast(ctx, keep, DType::u8, {rows, round_up(cols, kCodeStride)}).columns(0, cols);
+  return allocate_for_cast(ctx, keep, DType::u8, {cols, round_up(rows, kCodeStride)}).columns(0, rows).transposed();
 }
 
 bool has_blocks(const Quantized& q) { return block_extent(q.granularity).along > 0; }
 
-QuantizedPair allocate_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
-  QuantizedPair pair{.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last, options.known), .first = {}};
-  KnownScale of_first = options.known;  // a scale of the whole matrix is the scale of `last`
-  if (casts.shared() && casts.last.granularity == Granularity::tensor)
-    of_first = {pair.last.scale, pair.last.inverse_scale, {}};
-  pair.first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first, of_first);
-  return pair;
+QuantizedPair allocate_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                            device::PooledMemory* keep) {
+  // A scale of the whole matrix is one scale, which is kept with the codes of `first`.
+  const bool one_scale = casts.shared() && casts.last.granularity == Granularity::tensor;
+  KnownScale known = options.known;
+  if (one_scale && known.scale.empty())
+    known = {allocate_for_cast(ctx, keep, DType::f32, {1}), allocate_for_cast(ctx, keep, DType::f32, {1}), known.amax};
+  return {.last = allocate_quantized(ctx, x, casts.last, ContractionAxis::last, known, nullptr),
+          .first = allocate_quantized(ctx, x, casts.first, ContractionAxis::first, known, keep)};
 }
 
 bool computes_scales(const QuantizedPair& pair, const Quantized& q) {
@@ -124,9 +127,10 @@ View allocate_folded(const Context& ctx, const Quantized& q, bool power_of_2) {
   return values_of(ctx, q.codes, power_of_2 || q.granularity == Granularity::block1x32 ? DType::bf16 : DType::f32);
 }
 
-QuantizedPair plan_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given) {
+QuantizedPair plan_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given,
+                        device::PooledMemory* keep) {
   const CastOptions options = options_of_cast(given);
-  QuantizedPair pair = allocate_pair(ctx, x, casts, options);
+  QuantizedPair pair = allocate_pair(ctx, x, casts, options, keep);
   for (Quantized* q : {&pair.last, &pair.first})
     if (options.known.scale.empty() && computes_scales(pair, *q)) reduce_amaxes(ctx, *q, options, q->scale);
   for (Quantized* q : {&pair.last, &pair.first}) {

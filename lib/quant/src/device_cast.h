@@ -7,18 +7,24 @@
 
 namespace fp8::quant {
 
+/// Lines of codes on a device begin at multiples of this.
+inline constexpr std::int64_t kCodeStride = 16;
+
 /// Bytes that a cast writes and reads for the scale of a row: a zero, the amax, the scale and its reciprocal.
 inline constexpr double kBytesOfRowScale = 24;
 
-/// Codes u8 [rows, cols] with unit stride along the contracted dimension and a multiple of 16 along the other.
-View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, ContractionAxis contract);
+/// Codes u8 [rows, cols] with unit stride along the contracted dimension and a multiple of 16 along the other; from
+/// `keep`, or if that is null, from the arena.
+View allocate_codes(const Context& ctx, std::int64_t rows, std::int64_t cols, ContractionAxis contract,
+                    device::PooledMemory* keep = nullptr);
 
 /// Whether the matrix has a scale for each block.
 bool has_blocks(const Quantized& q);
 
 /// Codes and scales of a cast of x, undefined; a result with Granularity::none stays empty. `options` are those of
-/// options_of_cast().
-QuantizedPair allocate_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options);
+/// options_of_cast(). What quantize_keeping() keeps is in memory of `keep`, unless that is null.
+QuantizedPair allocate_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                            device::PooledMemory* keep);
 
 /// Whether scales of a matrix of the pair are computed from amaxes, unless they are known.
 bool computes_scales(const QuantizedPair& pair, const Quantized& q);
@@ -37,7 +43,8 @@ View allocate_upcast(const Context& ctx, const View& codes);
 View allocate_folded(const Context& ctx, const Quantized& q, bool power_of_2);
 
 /// cuda::quantize in a dry run: the memory, and the reductions that a planned profile records.
-QuantizedPair plan_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options);
+QuantizedPair plan_pair(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                        device::PooledMemory* keep);
 
 /// Whether contiguous codes have the layout for the GEMM that contracts `contract`, as cuda::repack sees it.
 bool is_laid_out(const View& codes, ContractionAxis contract);

@@ -31,6 +31,12 @@ inline Quantized high_precision(const View& x, ContractionAxis contract) {
 /// Whether the context is on a CUDA device.
 inline bool on_device(const Context& ctx) { return ctx.device == device::DeviceType::cuda; }
 
+/// Uninitialized memory of a cast: from `keep`, or if that is null, from the arena.
+inline View allocate_for_cast(const Context& ctx, device::PooledMemory* keep, dtype::DType type, tensor::Shape shape) {
+  return keep != nullptr ? tensor::allocate_pooled(ctx, *keep, type, shape, "activation codes")
+                         : tensor::allocate(ctx, type, shape, "fp8 codes");
+}
+
 /// Throws Error if a matrix is not on the context's device.
 inline void require_device(const Context& ctx, const View& x, const char* what) {
   if (x.device != ctx.device)

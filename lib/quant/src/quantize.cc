@@ -14,6 +14,7 @@
 #include "fp8/dtype/convert.h"
 #include "fp8/dtype/dispatch.h"
 #include "fp8/dtype/e2m1.h"
+#include "fp8/quant/keep.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
 #include "own_amax.h"
@@ -175,13 +176,20 @@ void require_known(const Context& ctx, const Cast& cast, const CastOptions& opti
     throw Error("quantize: a known scale is one number for a whole tensor");
 }
 
+// Whether codes for the GEMM that contracts the first dimension can be kept.
+bool can_keep(const Context& ctx, const Cast& cast, bool emulate) {
+  const bool emulated = on_device(ctx) && (emulate || cast.granularity == Granularity::block1x32);
+  return cast.fp8() && !is_fp4(cast.format) && !emulated;
+}
+
 // x has unit column stride; a result with Granularity::none stays empty.
-QuantizedPair cast_on_device(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options) {
+QuantizedPair cast_on_device(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& options,
+                             device::PooledMemory* keep = nullptr) {
   for (const Cast& cast : {casts.last, casts.first})
     if (cast.fp8()) dtype::max_of(cast.format);  // throws unless FP8
   if (!casts.last.fp8() && !casts.first.fp8()) return {};
   const device::Timer timer(ctx, span_of_cast(x, casts, options));
-  return ctx.dry ? plan_pair(ctx, x, casts, options) : cuda::quantize(ctx, x, casts, options);
+  return ctx.dry ? plan_pair(ctx, x, casts, options, keep) : cuda::quantize(ctx, x, casts, options, keep);
 }
 
 QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const CastPair& casts,
@@ -197,6 +205,48 @@ QuantizedPair quantize_both_on_device(const Context& ctx, const View& x, const C
   if (!casts.last.fp8()) pair.last = high_precision(x, ContractionAxis::last);
   if (!casts.first.fp8()) pair.first = high_precision(x, ContractionAxis::first);
   return pair;
+}
+
+// quantize() to FP8 on the host of x with unit column stride; memory from `keep`, or if that is null, from the arena.
+// `options` are those of with_whole_amax() and options_of_cast().
+Quantized cast_on_host(const Context& ctx, const View& x, const Cast& cast, ContractionAxis contract,
+                       const CastOptions& options, device::PooledMemory* keep) {
+  const bool blocks = block_extent(cast.granularity).along > 0,
+             straddles = blocks && covers_ranks(cast, contract, options.split);
+  const std::int64_t count =
+      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
+  const bool known = !options.known.scale.empty();
+  const auto scales = [&] {
+    return blocks ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract, keep)
+                  : allocate_for_cast(ctx, keep, DType::f32, {count});
+  };
+  Quantized q{.codes = allocate_for_cast(ctx, keep, DType::bf16, {x.shape[0], x.shape[1]}),
+              .format = cast.format,
+              .granularity = cast.granularity,
+              .contract = contract,
+              .scale = known       ? options.known.scale
+                       : straddles ? View{}
+                                   : scales(),
+              .inverse_scale = known       ? options.known.inverse_scale
+                               : straddles ? View{}
+                                           : scales()};
+  const device::Timer timer(ctx, device::Work::cast, "quantize", bytes_to_quantize(x), flops_of(x, 2));
+  CastCounts counts;
+  if (straddles)
+    counts = cast_straddling(ctx, x, q, options, keep);
+  else if (blocks && !ctx.dry)
+    counts = cast_blocks(x, q, options);
+  if (ctx.dry && !known) reduce_amaxes(ctx, q, options, q.scale);
+  q.folded = q.folded || (device::planned(ctx) && blocks && folds(q, options));
+  dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
+    if (ctx.dry || blocks) return;
+    dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
+      counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options, q.scale, q.codes.as<Bf16>());
+    });
+    for (std::int64_t i = 0; i < count && !known; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
+  });
+  if (options.counts != nullptr) *options.counts += counts;
+  return q;
 }
 
 }  // namespace
@@ -215,8 +265,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   require_split(ctx, cast, contract, of_part);
   if (!cast.fp8()) return high_precision(x, contract);
   if (is_fp4(cast.format)) return quantize_fp4(ctx, x, cast, contract, of_part);
-  if (of_part.known.own_amax) return quantize(ctx, x, cast, contract, options_of_cast(of_part));
-  CastOptions options = with_whole_amax(ctx, x, {.last = cast, .first = {}}, of_part);
+  CastOptions options = with_whole_amax(ctx, x, {.last = cast, .first = {}}, options_of_cast(of_part));
   if (!unit_columns(x)) {
     options.split = flipped(options.split);
     return transposed(quantize(ctx, x.transposed(), cast, flipped(contract), options));
@@ -224,42 +273,7 @@ Quantized quantize(const Context& ctx, const View& x, const Cast& cast, Contract
   if (on_device(ctx))
     return contract == ContractionAxis::last ? cast_on_device(ctx, x, {.last = cast, .first = {}}, options).last
                                              : cast_on_device(ctx, x, {.last = {}, .first = cast}, options).first;
-  const bool blocks = block_extent(cast.granularity).along > 0,
-             straddles = blocks && covers_ranks(cast, contract, options.split);
-  const std::int64_t count =
-      cast.granularity == Granularity::tensor ? 1 : x.shape[contract == ContractionAxis::last ? 0 : 1];
-  const bool known = !options.known.scale.empty();
-  const auto scales = [&] {
-    return blocks ? allocate_block_scales(ctx, x.shape[0], x.shape[1], cast.granularity, contract)
-                  : tensor::allocate(ctx, DType::f32, {count}, kCategory);
-  };
-  Quantized q{.codes = tensor::allocate(ctx, DType::bf16, {x.shape[0], x.shape[1]}, kCategory),
-              .format = cast.format,
-              .granularity = cast.granularity,
-              .contract = contract,
-              .scale = known       ? options.known.scale
-                       : straddles ? View{}
-                                   : scales(),
-              .inverse_scale = known       ? options.known.inverse_scale
-                               : straddles ? View{}
-                                           : scales()};
-  const device::Timer timer(ctx, device::Work::cast, "quantize", bytes_to_quantize(x), flops_of(x, 2));
-  CastCounts counts;
-  if (straddles)
-    counts = cast_straddling(ctx, x, q, options);
-  else if (blocks && !ctx.dry)
-    counts = cast_blocks(x, q, options);
-  if (ctx.dry && !known) reduce_amaxes(ctx, q, options, q.scale);
-  q.folded = q.folded || (device::planned(ctx) && blocks && folds(q, options));
-  dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
-    if (ctx.dry || blocks) return;
-    dtype::with_float_type(x.dtype, "quantize", [&]<class T>() {
-      counts = cast_bf16<Grid, T>(ctx, x, cast.granularity, contract, options, q.scale, q.codes.as<Bf16>());
-    });
-    for (std::int64_t i = 0; i < count && !known; ++i) q.inverse_scale.as<float>()[i] = 1.0f / q.scale.as<float>()[i];
-  });
-  if (options.counts != nullptr) *options.counts += counts;
-  return q;
+  return cast_on_host(ctx, x, cast, contract, options, nullptr);
 }
 
 QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& of_part) {
@@ -277,6 +291,40 @@ QuantizedPair quantize_both(const Context& ctx, const View& x, const CastPair& c
   CastOptions of_first = options;
   if (casts.last.fp8()) of_first.known.amax = {};  // recorded by the first cast
   pair.first = casts.shared() ? pair.last : quantize(ctx, x, casts.first, ContractionAxis::first, of_first);
+  pair.first.contract = ContractionAxis::first;
+  return pair;
+}
+
+bool saves_memory(const Context& ctx, const View& x, const Cast& cast, bool emulate) {
+  if (!can_keep(ctx, cast, emulate)) return false;
+  const std::int64_t rows = x.shape[0], columns = x.shape[1], along = block_extent(cast.granularity).along;
+  const std::int64_t codes = columns * (on_device(ctx) ? round_up(rows, kCodeStride) : rows * 2);
+  const std::int64_t scales = cast.granularity == Granularity::tensor ? 1
+                              : along == 0                            ? columns
+                                                                      : divide_up(rows, along) * columns;
+  return static_cast<std::size_t>(codes + scales * 8) < x.bytes();
+}
+
+QuantizedPair quantize_keeping(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& of_part,
+                               device::PooledMemory& keep) {
+  require_matrix(ctx, x, "quantize_keeping");
+  for (const Cast& cast : {casts.last, casts.first}) require_known(ctx, cast, of_part);
+  require_split(ctx, casts.last, ContractionAxis::last, of_part);
+  require_split(ctx, casts.first, ContractionAxis::first, of_part);
+  if (!can_keep(ctx, casts.first, of_part.emulate) || !casts.last.fp8() || is_fp4(casts.last.format) ||
+      !unit_columns(x))
+    throw Error("quantize_keeping: codes of these casts cannot be kept");
+  CastOptions options = with_whole_amax(ctx, x, casts, options_of_cast(of_part));
+  if (on_device(ctx)) return cast_on_device(ctx, x, casts, options, &keep);
+  CastCounts counted;
+  const bool once = casts.shared();
+  if (once && options.counts != nullptr) options.counts = &counted;
+  QuantizedPair pair;
+  pair.last = cast_on_host(ctx, x, casts.last, ContractionAxis::last, options, once ? &keep : nullptr);
+  if (options.counts == &counted)
+    for (int cast = 0; cast < 2; ++cast) *of_part.counts += counted;
+  options.known.amax = {};  // recorded by the first cast
+  pair.first = once ? pair.last : cast_on_host(ctx, x, casts.first, ContractionAxis::first, options, &keep);
   pair.first.contract = ContractionAxis::first;
   return pair;
 }

@@ -130,10 +130,12 @@ void fold_cuda(const Context& ctx, Quantized& q, bool power_of_2) {
 }
 
 template <class Launcher>
-QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given) {
+QuantizedPair quantize_cuda(const Context& ctx, const View& x, const CastPair& casts, const CastOptions& given,
+                            device::PooledMemory* keep) {
   const CastOptions options = options_of_cast(given);
-  QuantizedPair pair = allocate_pair(ctx, x, casts, options);
-  if (casts.last.fp8() || casts.first.fp8()) quantize_into(ctx, Launcher(ctx), x, pair, casts.shared(), options);
+  QuantizedPair pair = allocate_pair(ctx, x, casts, options, keep);
+  const bool once = casts.shared() && (keep == nullptr || options.counts == nullptr);
+  if (casts.last.fp8() || casts.first.fp8()) quantize_into(ctx, Launcher(ctx), x, pair, once, options);
   for (Quantized* q : {&pair.last, &pair.first}) {
     if (!emulates(options, *q)) continue;
     if (has_blocks(*q))

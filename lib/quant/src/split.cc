@@ -147,7 +147,8 @@ CastOptions with_whole_amax(const Context& ctx, const View& x, const CastPair& c
   return options;
 }
 
-CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, const CastOptions& options) {
+CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, const CastOptions& options,
+                           device::PooledMemory* keep) {
   const BlockExtent block = block_extent(q.granularity);
   const bool last = q.contract == ContractionAxis::last;
   const Grid1 down = grid_along(last ? block.across : block.along, x.shape[0], 0, options.split),
@@ -157,9 +158,8 @@ CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, cons
   const bool columns = options.split.axis == 1;
   const std::int64_t blocks = down.count * across.count;
   for (View* v : {&q.scale, &q.inverse_scale}) {
-    *v = tensor::allocate(ctx, dtype::DType::f32,
-                          columns ? tensor::Shape{down.count, across.count} : tensor::Shape{across.count, down.count},
-                          "fp8 codes");
+    *v = allocate_for_cast(ctx, keep, dtype::DType::f32,
+                           columns ? tensor::Shape{down.count, across.count} : tensor::Shape{across.count, down.count});
     if (!columns) *v = v->transposed();
   }
   q.folded = true;

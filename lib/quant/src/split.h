@@ -25,7 +25,8 @@ void reduce(const Context& ctx, const Split& split, const View& amaxes);
 
 /// Casts x, which has parts of blocks of a larger matrix, into q.codes, folded, on the host; scales are of all blocks
 /// of the whole. x has unit column stride; options have passed require_split(). Deterministic for any number of
-/// threads.
-CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, const CastOptions& options);
+/// threads. Scales are in memory of `keep`, or if that is null, of the arena.
+CastCounts cast_straddling(const Context& ctx, const View& x, Quantized& q, const CastOptions& options,
+                           device::PooledMemory* keep);
 
 }  // namespace fp8::quant

@@ -2,6 +2,7 @@
 // counts in every layout, also at sizes that are not multiples of a tile.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -189,7 +190,7 @@ TEST(QuantizeCuda, EmulatedBlocksEqualTheHosts) {
       if (casts.first.fp8()) expect_folded(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      plan_pair(dry, x.view, casts, options);
+      plan_pair(dry, x.view, casts, options, nullptr);
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -252,7 +253,7 @@ TEST(QuantizeCuda, EmulatedCodesEqualTheHosts) {
       if (casts.first.fp8()) expect_emulated(emulated.first, on_host.first);
       Context dry = device.context.with(dry_arena);
       dry.dry = true;
-      plan_pair(dry, x.view, casts, {false, nullptr, true});
+      plan_pair(dry, x.view, casts, {false, nullptr, true}, nullptr);
       EXPECT_EQ(dry_arena.peak(), device.arena.peak());
     }
 }
@@ -334,7 +335,7 @@ TEST(QuantizeCuda, DryRunAllocatesTheSameMemory) {
   Context dry = device.context.with(dry_arena);
   dry.dry = true;
   cuda::quantize(device.context, x.view, {kRowE4m3, kTensorE4m3}, {});
-  plan_pair(dry, x.view, {kRowE4m3, kTensorE4m3}, {});
+  plan_pair(dry, x.view, {kRowE4m3, kTensorE4m3}, {}, nullptr);
   EXPECT_EQ(dry_arena.peak(), device.arena.peak());
 }
 
@@ -405,6 +406,33 @@ TEST(QuantizeCuda, GridsOfLargeMatrices) {
   ASSERT_EQ(launches.grids().size(), 10u);
   EXPECT_EQ(launches.grids()[0].y, 65535u);
   EXPECT_EQ(launches.grids()[5].x, 65536u);
+}
+
+TEST(QuantizeCuda, CodesThatAreKeptOutliveTheArenasScope) {
+  constexpr Cast kBlocks{DType::e4m3, Granularity::block1x128};
+  for (const CastPair& casts :
+       {CastPair{kTensorE4m3, kTensorE4m3}, CastPair{kRowE4m3, kRowE4m3}, CastPair{kBlocks, kBlocks}}) {
+    const Matrix x(DType::bf16, 130, 260);
+    Host host;
+    Device device;
+    CastCounts counts, expected;
+    const QuantizedPair on_host = quantize_both(host.context, x.view, casts, {});
+    quantize(host.context, x.view, casts.last, ContractionAxis::last, {.counts = &expected});
+    quantize(host.context, x.view, casts.first, ContractionAxis::first, {.counts = &expected});
+    device::PooledMemory keep(device.arena);
+    Quantized kept;
+    {
+      const device::Scope scope(device.arena);
+      const QuantizedPair both = cuda::quantize(device.context, x.view, casts, {.counts = &counts}, &keep);
+      expect_same(both.last, on_host.last);
+      kept = both.first;
+    }
+    const View scratch = tensor::allocate(device.context, DType::u8, {1 << 20}, "test");
+    std::memset(scratch.data, 0x7f, scratch.bytes());
+    expect_same(kept, on_host.first);
+    EXPECT_EQ(counts.elements, expected.elements);
+    EXPECT_EQ(counts.underflowed, expected.underflowed);
+  }
 }
 
 TEST(CastToBytesCuda, EqualsTheHosts) {
