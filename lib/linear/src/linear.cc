@@ -15,6 +15,7 @@
 #include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
 #include "layers.h"
+#include "operands.h"
 #include "precision.h"
 
 namespace fp8::linear {
@@ -31,34 +32,6 @@ View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t be
   const std::int64_t part = index_of(parts, begin);
   if (part >= amaxes.size()) throw Error("linear: fewer amaxes of the gradient than parts");
   return amaxes.rows(part, part + 1);
-}
-
-// Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a
-// reducer. `of_x` is the amax of x if it is known, else empty.
-quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,
-                                      const Cast& cast, const quant::KnownScale& known, const View& of_x,
-                                      const quant::Split& split) {
-  quant::CastOptions options = cast_options(precision, known);
-  options.amax = of_x;
-  options.split = split;
-  if (precision.amax_reducer == nullptr || cast.granularity != quant::Granularity::tensor || known.is_known())
-    return options;
-  const View amax = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
-  options.known = {tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"),
-                   tensor::allocate(ctx, DType::f32, {1}, "fp8 codes"), known.amax};
-  if (of_x.empty())
-    quant::amax(ctx, x, cast.granularity, ContractionAxis::last, amax, quant::skips_nan(options.rule));
-  else
-    ops::copy(ctx, of_x, amax);
-  precision.amax_reducer->reduce(ctx, amax);
-  quant::scales_from_amax(ctx, amax, {cast.format, options.rule, options.power_of_2}, options.known.scale,
-                          options.known.inverse_scale);
-  return options;
-}
-
-// Records an amax without a cast.
-void calibrate(const Context& ctx, const View& x, const quant::KnownScale& slot) {
-  if (!slot.amax.empty()) quant::record_amax(ctx, x, slot.amax);
 }
 
 // An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
@@ -100,48 +73,6 @@ Gradient cast_gradient(const Context& ctx, const LinearPrecision& precision, con
           folded,
           {quant::quantize(ctx, folded, casts.last, ContractionAxis::last, of_folded),
            quant::quantize(ctx, dy, casts.first, ContractionAxis::first, options)}};
-}
-
-// x for the GEMMs of all parts: cast once for those that are FP8 in the GEMM forward or wgrad, itself for the others.
-class Input {
- public:
-  Input(const Context& ctx, const Weight& weight, const View& x, const Cast& cast, ContractionAxis contract,
-        const View& amax)
-      : backward_(contract == ContractionAxis::first), high_{}, fp8_{} {
-    if (x.empty()) return;
-    fp8_ = high_ = quant::quantize(ctx, x, {}, contract, {});
-    if (std::ranges::none_of(weight.operands, [this](const Operand& o) { return casts(o.part); })) return;
-    const LinearPrecision& precision = weight.precision;
-    const bool multiplied = multiplies_columns(precision, backward_);
-    const View from = multiplied ? quant::scale_columns(ctx, x, factors_of(precision, x.shape[1])) : x;
-    fp8_ = quant::quantize(ctx, from, cast, contract,
-                           activation_options(ctx, precision, from, cast, weight.known.x, multiplied ? View{} : amax,
-                                              by_columns(precision)));
-  }
-  // x that was cast before; all parts read the codes.
-  Input(const Context& ctx, const Weight& weight, const InputCodes& x, ContractionAxis contract)
-      : backward_(contract == ContractionAxis::first),
-        high_{},
-        fp8_(quant::from_bytes(ctx, x.bytes, x.format, contract, x.scale, x.inverse_scale,
-                               weight.precision.options.emulate)) {}
-  // x that was cast with other rows; `codes` is x itself if no part reads codes.
-  Input(const Context& ctx, const View& x, const Quantized& codes)
-      : backward_(codes.contract == ContractionAxis::first),
-        high_(quant::quantize(ctx, x, {}, codes.contract, {})),
-        fp8_(codes) {}
-  const Quantized& of(const Part& part) const { return casts(part) ? fp8_ : high_; }
-
- private:
-  bool casts(const Part& part) const { return part.fp8 && (backward_ ? part.gemms.wgrad : part.gemms.forward); }
-  bool backward_;
-  Quantized high_, fp8_;
-};
-
-// The amax of x; of the whole if tensor parallelism divides x.
-void measure(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool skip_nan) {
-  quant::amax(ctx, x, quant::Granularity::tensor, ContractionAxis::last, amax, skip_nan);
-  const quant::Split split = by_columns(weight.precision);
-  if (split.ranks != nullptr) split.ranks->reduce(ctx, amax);
 }
 
 // Passes the FP8 GEMMs of one call to the observer, if there is one.
@@ -201,30 +132,13 @@ void multiply_again(const Call& call, const ObservedGemm& gemm, const View& prod
   call.engine.matmul(call.ctx, std::span(&again, 1), options_of(call, gemm.role, gemm.weight.part, false));
 }
 
-NeededAmaxes needed_amaxes(const LinearPrecision& precision, const std::vector<Part>& parts, const KnownScales& known) {
-  if (precision.recipe == nullptr) return {};
-  const quant::Recipe& recipe = *precision.recipe;
-  const auto whole = [](const Cast& cast) { return cast.granularity == quant::Granularity::tensor; };
-  NeededAmaxes use{.skip_nan = quant::skips_nan(recipe.scale_rule)};
-  for (const Part& p : parts) {
-    if (!p.fp8) continue;
-    use.x = use.x || (p.gemms.forward && whole(recipe.forward.x)) || (p.gemms.wgrad && whole(recipe.wgrad.x));
-    use.dy = use.dy || (p.gemms.dgrad && whole(recipe.dgrad.dy)) || (p.gemms.wgrad && whole(recipe.wgrad.dy));
-  }
-  if (known.x.is_known()) use.x = false;
-  if (!known.dy.empty() && std::ranges::all_of(known.dy, &quant::KnownScale::is_known)) use.dy = false;
-  return use;
-}
-
-NeededAmaxes needed_amaxes(const Weight& weight) { return needed_amaxes(weight.precision, weight.parts, weight.known); }
-
 namespace {
 
-// The rows of one layer in forward: x as its GEMMs read it, x itself (empty if it came as codes), y, and the bias that
-// is added to it.
+// The rows of one layer in forward: x as its GEMMs read it, x itself (empty if they read codes alone), y, and the bias
+// that is added to it.
 struct ForwardRows {
   const Weight* weight;
-  Input input;
+  PassInput input;
   View x, y, bias;
 };
 
@@ -247,62 +161,27 @@ void forward_parts(const Call& call, std::span<const ForwardRows> layers) {
   }
 }
 
-// The cast of x for forward.
-ForwardRows rows_of(const Context& ctx, const Weight& weight, const View& x, const View& y,
-                    const ForwardOptions& options) {
-  if (const NeededAmaxes use = needed_amaxes(weight); use.x && !options.amax.empty() && !options.amax_known)
-    measure(ctx, weight, x, options.amax, use.skip_nan);
-  const Input input(ctx, weight, x, recipe_of(weight.precision).forward.x, ContractionAxis::last, options.amax);
-  if (weight.precision.recipe == nullptr) calibrate(ctx, x, weight.known.x);
-  return {&weight, input, x, y, options.bias ? weight.bias : View{}};
-}
-
-const Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
-  return pass == Pass::backward ? recipe.wgrad.x : recipe.forward.x;
-}
-
 }  // namespace
-
-bool reads_codes(const Weight& weight, Pass pass, const View& amax) {
-  const LinearPrecision& precision = weight.precision;
-  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
-      !precision.column_factors.empty() || !weight.adapters.empty())
-    return false;
-  const auto reads = [pass](const Part& p) {
-    return p.fp8 && (pass == Pass::backward ? p.gemms.wgrad : p.gemms.forward);
-  };
-  return input_cast(*precision.recipe, pass).granularity == quant::Granularity::tensor &&
-         (weight.known.x.is_known() || !amax.empty()) && std::ranges::all_of(weight.parts, reads);
-}
-
-InputCodes cast_rows(const Context& ctx, const Weight& weight, Pass pass, const View& rows, const View& amax) {
-  const LinearPrecision& precision = weight.precision;
-  InputCodes codes{tensor::allocate(ctx, DType::u8, {rows.shape[0], rows.shape[1]}, "fp8 codes"), weight.known.x.scale,
-                   weight.known.x.inverse_scale, input_cast(*precision.recipe, pass).format, rows.dtype};
-  if (!weight.known.x.is_known()) {
-    codes.scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
-    codes.inverse_scale = tensor::allocate(ctx, DType::f32, {1}, "fp8 codes");
-    quant::scales_from_amax(ctx, amax, {codes.format, precision.recipe->scale_rule, precision.options.power_of_2},
-                            codes.scale, codes.inverse_scale);
-  }
-  if (rows.shape[0] == 0) return codes;
-  calibrate(ctx, rows, weight.known.x);
-  quant::cast_to_bytes(ctx, rows, codes.format, codes.scale.as<float>(), codes.bytes, precision.options.counts);
-  return codes;
-}
 
 void forward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& y) {
   const device::Scope scope(*ctx.arena);
-  const ForwardRows rows{&weight, {ctx, weight, x, ContractionAxis::last}, {}, y, weight.bias};
+  forward(ctx, engine, weight, input_of_codes(ctx, weight, x, Pass::forward), y);
+}
+
+void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x, const View& y,
+             const ForwardOptions& options) {
+  const device::Scope scope(*ctx.arena);
+  const View bias = options.bias ? weight.bias : View{};
+  const bool casts = x.rows.codes.empty() && !x.values.empty();
+  const Input input = casts ? cast_input(ctx, weight, x.values, options, nullptr) : x;
+  const ForwardRows rows{&weight, {ctx, input, Pass::forward}, x.values, y, bias};
   forward_parts({ctx, engine, weight.precision, x.activation}, std::span(&rows, 1));
+  for (const Adapter& adapter : weight.adapters) add_adapter(ctx, engine, adapter, x.values, y);
 }
 
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& y,
              const ForwardOptions& options) {
-  const device::Scope scope(*ctx.arena);
-  const ForwardRows rows = rows_of(ctx, weight, x, y, options);
-  forward_parts({ctx, engine, weight.precision, x.dtype}, std::span(&rows, 1));
-  for (const Adapter& adapter : weight.adapters) add_adapter(ctx, engine, adapter, x, y);
+  forward(ctx, engine, weight, values_of(x), y, options);
 }
 
 namespace {
@@ -326,9 +205,8 @@ std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) 
 
 // The cast of x in a pass, if a part reads codes.
 Cast cast_of_x(const Weight& weight, Pass pass) {
-  const bool any = std::ranges::any_of(weight.operands, [pass](const Operand& o) {
-    return o.part.fp8 && (pass == Pass::backward ? o.part.gemms.wgrad : o.part.gemms.forward);
-  });
+  const bool any =
+      std::ranges::any_of(weight.operands, [pass](const Operand& o) { return reads_codes_of_x(o.part, pass); });
   return any ? input_cast(*weight.precision.recipe, pass) : Cast{};
 }
 
@@ -369,7 +247,8 @@ void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& grou
   std::vector<ForwardRows> rows;
   for (const ForwardLayer& l : layers) {
     if (l.weight->precision.recipe == nullptr) calibrate(ctx, l.x, l.weight->known.x);
-    rows.push_back({l.weight, {ctx, l.x, codes[group_of(groups, l)].last}, l.x, l.y, l.weight->bias});
+    const Input input{l.x, codes[group_of(groups, l)].last};
+    rows.push_back({l.weight, {ctx, input, Pass::forward}, l.x, l.y, l.weight->bias});
   }
   forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
   for (const ForwardLayer& l : layers)
@@ -387,11 +266,11 @@ LinearPrecision precision_of_dy(const Weight& weight, const Part& part, const Gr
   return precision;
 }
 
-// The rows of one layer in backward: x as wgrad reads it, x itself (empty if it came as codes), dy, the results, and dx
-// as the GEMMs write it.
+// The rows of one layer in backward: x as wgrad reads it, x itself (empty if there are codes alone), dy, the results,
+// and dx as the GEMMs write it.
 struct BackwardRows {
   const Weight* weight;
-  Input input;
+  PassInput input;
   View x, dy;
   Gradients gradients;
   KnownAmaxes amaxes{};
@@ -527,17 +406,23 @@ Cast cast_for_wgrad(const Weight& weight, const Gradients& wanted) {
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes) {
+  backward(ctx, engine, weight, values_of(x), dy, gradients, amaxes);
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x, const View& dy,
+              const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  const Cast cast = gradients.dw.empty() ? Cast{} : recipe_of(weight.precision).wgrad.x;
-  BackwardRows rows{&weight, {ctx, weight, x, cast, ContractionAxis::first, amaxes.x}, x, dy, gradients, amaxes};
+  Input input = x;
+  if (!gradients.dw.empty() && x.columns.codes.empty() && !x.values.empty())
+    input.columns = cast_for_wgrad(ctx, weight, x.values, amaxes.x);
+  BackwardRows rows{&weight, {ctx, input, Pass::backward}, x.values, dy, gradients, amaxes};
   backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1), nullptr);
 }
 
 void backward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weight, const InputCodes& x, const View& dy,
                     const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  BackwardRows rows{&weight, {ctx, weight, x, ContractionAxis::first}, {}, dy, gradients, amaxes};
-  backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1), nullptr);
+  backward(ctx, engine, weight, input_of_codes(ctx, weight, x, Pass::backward), dy, gradients, amaxes);
 }
 
 bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients) {
@@ -564,8 +449,10 @@ void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& gro
       ctx, x, groups.first, {.last = {}, .first = cast_for_wgrad(first, layers.front().gradients)},
       cast_options(first.precision, {}), known_x(groups));
   std::vector<BackwardRows> rows;
-  for (const BackwardLayer& l : layers)
-    rows.push_back({l.weight, {ctx, l.x, codes[group_of(groups, l)].first}, l.x, l.dy, l.gradients});
+  for (const BackwardLayer& l : layers) {
+    const Input input{l.x, {}, codes[group_of(groups, l)].first};
+    rows.push_back({l.weight, {ctx, input, Pass::backward}, l.x, l.dy, l.gradients});
+  }
   const GroupedGradient grouped{groups, dy};
   backward_parts({ctx, engine, first.precision, dy.dtype}, rows, &grouped);
 }

@@ -114,6 +114,19 @@ linear::InputCodes with_rows(linear::InputCodes codes, const View& rows) {
   return codes;
 }
 
+// Rows [first, last) for dgrad, which reads no codes of x.
+linear::Input rows_of(const linear::Input& x, std::int64_t first, std::int64_t last) {
+  return x.values.empty() ? linear::Input{} : linear::values_of(x.values.rows(first, last));
+}
+
+// Forward of x that is whole on this rank. Returns its codes for wgrad.
+linear::Input forward_keeping(const DividedLinear& l, const View& x, const View& y,
+                              const linear::ForwardOptions& options, device::PooledMemory& kept) {
+  const linear::Input input = cast_input(l.ctx, l.weight, x, options, &kept);
+  linear::forward(l.ctx, l.engine, l.weight, input, y, options);
+  return {.values = {}, .columns = input.columns, .activation = x.dtype};
+}
+
 }  // namespace
 
 View DividedRows::memory(const Context& ctx, const View& own) const {
@@ -126,8 +139,15 @@ View DividedRows::gathered(const Context& ctx, const View& own) const {
   return rows;
 }
 
-void ColumnParallel::forward(const View& own, const View& y, const View& amax) const {
+linear::Input ColumnParallel::forward(const View& own, const View& y, const View& amax,
+                                      device::PooledMemory* kept) const {
   const device::Scope scope(*ctx.arena);
+  if (kept != nullptr && keeps_codes(own)) return forward_keeping(*this, own, y, {amax, true}, *kept);
+  forward_rows(own, y, amax);
+  return linear::values_of(own);
+}
+
+void ColumnParallel::forward_rows(const View& own, const View& y, const View& amax) const {
   const quant::Cast& cast = recipe_of(weight.precision).forward.x;
   if (!rows_are_apart(weight, cast, is_given(weight.known.x, amax)))
     return linear::forward(ctx, engine, weight, rows.gathered(ctx, own), y, {amax, true});
@@ -139,8 +159,14 @@ void ColumnParallel::forward(const View& own, const View& y, const View& amax) c
   });
 }
 
-void ColumnParallel::backward(const View& own, const View& dy, linear::Gradients to,
+void ColumnParallel::backward(const linear::Input& x, const View& dy, linear::Gradients to,
                               const linear::KnownAmaxes& amaxes) const {
+  if (x.values.empty()) return linear::backward(ctx, engine, weight, x, dy, to, amaxes);
+  backward_rows(x.values, dy, to, amaxes);
+}
+
+void ColumnParallel::backward_rows(const View& own, const View& dy, linear::Gradients to,
+                                   const linear::KnownAmaxes& amaxes) const {
   const device::Scope scope(*ctx.arena);
   const View d_own = to.dx;
   to.dx = rows.memory(ctx, d_own);
@@ -165,14 +191,21 @@ void ColumnParallel::backward(const View& own, const View& dy, linear::Gradients
   rows.ranks.sum(ctx, to.dx, {}, d_own);
 }
 
-void RowParallel::forward(const View& x, const View& own, const View& amax, bool amax_known) const {
+linear::Input RowParallel::forward(const View& x, const View& own, const View& amax, bool amax_known,
+                                   device::PooledMemory* kept) const {
   const device::Scope scope(*ctx.arena);
   const View partial = rows.memory(ctx, own);
-  linear::forward(ctx, engine, weight, x, partial, {amax, amax_known, rows.ranks.ranks() == 1});
+  const linear::ForwardOptions options{amax, amax_known, rows.ranks.ranks() == 1};
+  linear::Input left = linear::values_of(x);
+  if (kept != nullptr && keeps_codes(x))
+    left = forward_keeping(*this, x, partial, options, *kept);
+  else
+    linear::forward(ctx, engine, weight, x, partial, options);
   rows.ranks.sum(ctx, partial, weight.bias, own);
+  return left;
 }
 
-void RowParallel::backward(const View& x, const View& d_own, linear::Gradients to,
+void RowParallel::backward(const linear::Input& x, const View& d_own, linear::Gradients to,
                            const linear::KnownAmaxes& amaxes) const {
   const device::Scope scope(*ctx.arena);
   if (rows.ranks.ranks() > 1 && !to.db.empty()) ops::bias_backward(ctx, d_own, std::exchange(to.db, View{}));
@@ -183,7 +216,7 @@ void RowParallel::backward(const View& x, const View& d_own, linear::Gradients t
   all.each_part([&](std::int64_t first, const View& part) {
     const std::int64_t last = first + part.shape[0];
     const bool some = rows.ranks.overlaps(ctx);
-    linear::backward(ctx, engine, weight, some ? x.rows(first, last) : x, part,
+    linear::backward(ctx, engine, weight, some ? rows_of(x, first, last) : x, part,
                      some ? linear::Gradients{to.dx.rows(first, last), {}, {}} : to, amaxes);
   });
   if (all.in_parts() && !to.dw.empty()) linear::backward(ctx, engine, weight, x, all.complete(), of_weight(to), amaxes);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "fp8/base/round.h"
-#include "fp8/linear/linear.h"
+#include "fp8/linear/input.h"
 #include "fp8/model/exchange.h"
 
 namespace fp8::model {
@@ -45,18 +45,32 @@ struct DividedLinear {
 
 // A linear of which each rank has some rows.
 struct ColumnParallel : DividedLinear {
-  // y [M, N] from the own rows of x. `amax` is that of all rows if the casts need one.
-  void forward(const View& own, const View& y, const View& amax) const;
-  // The gradients from dy [M, N]; to.dx has the own rows. Other ranks' rows of x are gathered again.
-  void backward(const View& own, const View& dy, linear::Gradients to, const linear::KnownAmaxes& amaxes) const;
+  // Whether forward leaves codes for wgrad to backward in place of x, of which shape and type are read. Those of all
+  // ranks' rows would take more memory than the own rows.
+  bool keeps_codes(const View& x) const { return rows.ranks.ranks() == 1 && forms_kept(ctx, weight, x).columns; }
+  // y [M, N] from the own rows of x. `amax` is that of all rows if the casts need one. Returns what backward reads: x,
+  // or if keeps_codes(x) and `kept` is not null, codes in that memory.
+  linear::Input forward(const View& own, const View& y, const View& amax, device::PooledMemory* kept) const;
+  // The gradients from dy [M, N] and the result of forward; to.dx has the own rows. Other ranks' rows of x are gathered
+  // again.
+  void backward(const linear::Input& own, const View& dy, linear::Gradients to,
+                const linear::KnownAmaxes& amaxes) const;
+
+ private:
+  void forward_rows(const View& own, const View& y, const View& amax) const;
+  void backward_rows(const View& own, const View& dy, linear::Gradients to, const linear::KnownAmaxes& amaxes) const;
 };
 
 // A linear of which each rank has some columns.
 struct RowParallel : DividedLinear {
-  // The own rows of y from x [M, K]; `amax` as in linear::ForwardOptions.
-  void forward(const View& x, const View& own, const View& amax, bool amax_known) const;
-  // The gradients from the own rows of dy; to.dx is [M, K].
-  void backward(const View& x, const View& d_own, linear::Gradients to, const linear::KnownAmaxes& amaxes) const;
+  // As for ColumnParallel.
+  bool keeps_codes(const View& x) const { return forms_kept(ctx, weight, x).columns; }
+  // The own rows of y from x [M, K]; `amax` as in linear::ForwardOptions, `kept` and the result as for ColumnParallel.
+  linear::Input forward(const View& x, const View& own, const View& amax, bool amax_known,
+                        device::PooledMemory* kept) const;
+  // The gradients from the own rows of dy and the result of forward; to.dx is [M, K].
+  void backward(const linear::Input& x, const View& d_own, linear::Gradients to,
+                const linear::KnownAmaxes& amaxes) const;
 };
 
 }  // namespace fp8::model

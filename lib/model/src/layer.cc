@@ -2,9 +2,11 @@
 #include "layer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "experts.h"
+#include "fp8/linear/observer.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -14,6 +16,9 @@ namespace {
 
 using dtype::DType;
 using tensor::allocate;
+
+// The linears whose input forward leaves to backward as values or codes.
+constexpr std::array kLinearsWithInput{Slot::qkv, Slot::gate_up, Slot::down};
 
 // Heads [first, first + heads) of a projection [M, W] as [B, T, heads, D].
 View heads_of(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
@@ -108,13 +113,68 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
   env.forward_done(ctx, "self_attn.attention", saved.attention);
 }
 
-// From the output of the first norm, saved.n1, to `out` [M, C], the output of the block without the residual.
+// Where the input of a linear is while forward computes: its values, and memory for codes if backward reads only those.
+struct LinearInput {
+  View values;
+  device::PooledMemory* codes;
+};
+
+// Memory for values that backward reads.
+View allocate_values(const Context& ctx, const LayerEnvironment& env, std::int64_t rows, std::int64_t columns) {
+  const DType type = env.execution.activation;
+  return env.kept == nullptr ? allocate(ctx, type, {rows, columns}, "scratch")
+                             : tensor::allocate_pooled(ctx, *env.kept, type, {rows, columns}, "activations");
+}
+
+// Memory for the input of a linear: kept if backward reads the values, else of the arena.
+template <class Linear>
+LinearInput allocate_input(const Context& ctx, const LayerEnvironment& env, const Linear& linear, std::int64_t rows,
+                           std::int64_t columns) {
+  const DType type = env.execution.activation;
+  const View shape = tensor::make_view(nullptr, type, ctx.device, {rows, columns});
+  if (env.kept == nullptr || env.observed || !linear.keeps_codes(shape))
+    return {allocate_values(ctx, env, rows, columns), nullptr};
+  return {allocate(ctx, type, {rows, columns}, "scratch"), env.kept};
+}
+
+// Passes the output of a layer to the observer.
+void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
+  if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
+}
+
+// From the input of a layer to the projections saved.qkv.
+void norm_and_qkv(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
+                  SavedActivations& saved) {
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight& qkv = w.of(Slot::qkv);
+  const ColumnParallel projections{divided(ctx, env, qkv)};
+  const auto [n1, codes] = allocate_input(ctx, env, projections, env.rows.own(), env.config.hidden_size);
+  const View norm = w.vector(Slot::input_norm);
+  const ops::Amax amax = recorded(qkv, input_amax(env, qkv, LayerAmax::n1));
+  if (in.delta.empty()) {
+    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), n1, saved.rstd1, amax);
+  } else {
+    ops::add_rmsnorm_forward(ctx, {.x = in.base,
+                                   .delta = in.delta,
+                                   .weight = norm,
+                                   .eps = eps_of(env),
+                                   .sum = in.x,
+                                   .y = n1,
+                                   .rstd = saved.rstd1,
+                                   .amax = amax});
+    output_done(ctx, env, env.unit - 1, in.x);
+  }
+  env.forward_done(ctx, "input_layernorm", n1);
+  env.rows.reduce_amax(ctx, amax.value);
+  saved.n1 = projections.forward(n1, saved.qkv, amax.value, codes);
+}
+
+// From the projections saved.qkv to `out` [M, C], the output of the attention block without the residual.
 void attention_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
                      const SavedActivations& saved, const View& out) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t h = env.sizes.heads.local, g = env.sizes.key_value_heads.local, d = env.config.head_dim;
-  const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
-  ColumnParallel{divided(ctx, env, qkv)}.forward(saved.n1, saved.qkv, input_amax(env, qkv, LayerAmax::n1));
+  const linear::Weight& o = w.of(Slot::o);
   const View q_part = saved.qkv.columns(0, h * d), k_part = saved.qkv.columns(h * d, (h + g) * d);
   env.forward_done(ctx, "self_attn.q_proj", q_part);
   env.forward_done(ctx, "self_attn.k_proj", k_part);
@@ -132,26 +192,60 @@ void attention_block(const Context& ctx, const LayerEnvironment& env, const Unit
   ops::rope(ctx, x.k, env.cos, env.sin, false);
   env.forward_done(ctx, "self_attn.rope", saved.qkv.columns(0, (h + g) * d));
   attend(ctx, env, saved);
-  RowParallel{divided(ctx, env, o)}.forward(saved.attention, out, input_amax(env, o, LayerAmax::attention), false);
+  RowParallel{divided(ctx, env, o)}.forward(saved.attention, out, input_amax(env, o, LayerAmax::attention), false,
+                                            nullptr);
   env.forward_done(ctx, "self_attn.o_proj", out);
 }
 
-// From the output of the second norm, saved.n2, to `out` [M, C], the output of the block without the residual. With
-// `skip_output` the last GEMM is skipped.
-void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedActivations& saved,
+// The second norm: saved.mid from the input of the layer and `delta`, the output of the attention block, and its norm
+// n2.
+void second_norm(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                 const View& delta, const SavedActivations& saved, const View& n2) {
+  const linear::Weight& gate_up = w.of(Slot::gate_up);
+  const ops::Amax amax = recorded(gate_up, input_amax(env, gate_up, LayerAmax::n2));
+  ops::add_rmsnorm_forward(ctx, {.x = x,
+                                 .delta = delta,
+                                 .weight = w.vector(Slot::post_norm),
+                                 .eps = eps_of(env),
+                                 .sum = saved.mid,
+                                 .y = n2,
+                                 .rstd = saved.rstd2,
+                                 .amax = amax});
+  env.forward_done(ctx, "self_attn.residual", saved.mid);
+  env.forward_done(ctx, "post_attention_layernorm", n2);
+  env.rows.reduce_amax(ctx, amax.value);
+}
+
+// From `delta`, the output of the attention block, to the projections saved.gate_up.
+void norm_and_gate_up(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
+                      const View& delta, SavedActivations& saved) {
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight& gate_up = w.of(Slot::gate_up);
+  const ColumnParallel projections{divided(ctx, env, gate_up)};
+  const auto [n2, codes] = allocate_input(ctx, env, projections, env.rows.own(), env.config.hidden_size);
+  second_norm(ctx, env, w, x, delta, saved, n2);
+  saved.n2 = projections.forward(n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2), codes);
+}
+
+// From the projections saved.gate_up to `out` [M, C], the output of the MLP without the residual. With `skip_output`
+// the last GEMM is skipped.
+void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedActivations& saved,
                const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
   const std::int64_t f = env.sizes.intermediate.local;
-  const linear::Weight &gate_up = w.of(Slot::gate_up), &down = w.of(Slot::down);
+  const linear::Weight& down = w.of(Slot::down);
+  const RowParallel projection{divided(ctx, env, down)};
   const View h_amax = input_amax(env, down, LayerAmax::h);
-  ColumnParallel{divided(ctx, env, gate_up)}.forward(saved.n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2));
+  const auto [h, codes] = skip_output ? LinearInput{allocate_values(ctx, env, env.rows.all, f), nullptr}
+                                      : allocate_input(ctx, env, projection, env.rows.all, f);
   env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));
   env.forward_done(ctx, "mlp.up_proj", saved.gate_up.columns(f, 2 * f));
-  ops::swiglu_forward(ctx, saved.gate_up, saved.h, recorded(down, h_amax));
-  env.forward_done(ctx, "mlp.swiglu", saved.h);
+  ops::swiglu_forward(ctx, saved.gate_up, h, recorded(down, h_amax));
+  env.forward_done(ctx, "mlp.swiglu", h);
   env.rows.reduce_amax(ctx, h_amax);
+  saved.h = linear::values_of(h);
   if (skip_output) return;
-  RowParallel{divided(ctx, env, down)}.forward(saved.h, out, h_amax, true);
+  saved.h = projection.forward(h, out, h_amax, true, codes);
   env.forward_done(ctx, "mlp.down_proj", out);
 }
 
@@ -209,7 +303,7 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   const linear::Weight &qkv = w.of(Slot::qkv), &o = w.of(Slot::o);
   const View d_attention = allocate(ctx, env.execution.activation, {env.rows.all, queries}, "scratch");
   const View dqkv = allocate(ctx, env.execution.activation, {env.rows.all, all}, "scratch");
-  RowParallel{divided(ctx, env, o)}.backward(saved.attention, d_out,
+  RowParallel{divided(ctx, env, o)}.backward(linear::values_of(saved.attention), d_out,
                                              gradients_to(d_attention, g, Slot::o, g.of(Slot::o_bias)),
                                              {input_amax(env, o, LayerAmax::attention), d_out_amax});
   env.backward_done(ctx, "self_attn.o_proj", d_attention);
@@ -240,11 +334,6 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }
 
-// Passes the output of a layer to the observer.
-void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
-  if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
-}
-
 }  // namespace
 
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias) {
@@ -267,7 +356,7 @@ void fill_rope_tables(const Context& ctx, const hf::ModelConfig& config, const V
 }
 
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                                LayerKinds kinds, bool norms_and_h) {
+                                LayerKinds kinds) {
   const hf::ModelConfig& c = env.config;
   const std::int64_t m = env.rows.all, own = env.rows.own(), h = env.sizes.heads.local,
                      g = env.sizes.key_value_heads.local, d = c.head_dim;
@@ -289,14 +378,14 @@ SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env,
   s.mid = of_type(env.execution.activation, {own, c.hidden_size});
   if (kinds.dense) s.gate_up = activation(2 * env.sizes.intermediate.local);
   if (kinds.sparse) s.experts = allocate_experts(ctx, env, memory);
-  if (norms_and_h) allocate_norms_and_h(ctx, env, memory, kinds, s);
   return s;
 }
 
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                           LayerKinds kinds, SavedActivations& saved) {
   const auto activation = [&](std::int64_t rows, std::int64_t cols) {
-    return tensor::allocate_pooled(ctx, memory, env.execution.activation, {rows, cols}, "activations");
+    return linear::values_of(
+        tensor::allocate_pooled(ctx, memory, env.execution.activation, {rows, cols}, "activations"));
   };
   saved.n1 = activation(env.rows.own(), env.config.hidden_size);
   saved.n2 = activation(env.rows.own(), env.config.hidden_size);
@@ -311,52 +400,41 @@ void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, c
 }
 
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
-                   const SavedActivations& saved, const View& delta, bool skip_output) {
-  const linear::Weight &qkv = w.of(Slot::qkv), &gate_up = w.of(Slot::gate_up);
-  const View norm = w.vector(Slot::input_norm);
-  const ops::Amax n1_amax = recorded(qkv, input_amax(env, qkv, LayerAmax::n1)),
-                  n2_amax = recorded(gate_up, input_amax(env, gate_up, LayerAmax::n2));
-  if (in.delta.empty()) {
-    ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), saved.n1, saved.rstd1, n1_amax);
-  } else {
-    ops::add_rmsnorm_forward(ctx, {.x = in.base,
-                                   .delta = in.delta,
-                                   .weight = norm,
-                                   .eps = eps_of(env),
-                                   .sum = in.x,
-                                   .y = saved.n1,
-                                   .rstd = saved.rstd1,
-                                   .amax = n1_amax});
-    output_done(ctx, env, env.unit - 1, in.x);
-  }
-  env.forward_done(ctx, "input_layernorm", saved.n1);
-  env.rows.reduce_amax(ctx, n1_amax.value);
+                   SavedActivations& saved, const View& delta, bool skip_output) {
+  norm_and_qkv(ctx, env, w, in, saved);
   attention_block(ctx, env, w, saved, delta);
-  ops::add_rmsnorm_forward(ctx, {.x = in.x,
-                                 .delta = delta,
-                                 .weight = w.vector(Slot::post_norm),
-                                 .eps = eps_of(env),
-                                 .sum = saved.mid,
-                                 .y = saved.n2,
-                                 .rstd = saved.rstd2,
-                                 .amax = n2_amax});
-  env.forward_done(ctx, "self_attn.residual", saved.mid);
-  env.forward_done(ctx, "post_attention_layernorm", saved.n2);
-  env.rows.reduce_amax(ctx, n2_amax.value);
-  if (env.sparse())
-    experts_block(ctx, env, w, saved.n2, saved.experts, delta, skip_output);
-  else
-    mlp_block(ctx, env, w, saved, delta, skip_output);
+  if (!env.sparse()) {
+    norm_and_gate_up(ctx, env, w, in.x, delta, saved);
+    return mlp_block(ctx, env, w, saved, delta, skip_output);
+  }
+  const device::Scope scope(*ctx.arena);
+  const View n2 = allocate_values(ctx, env, env.rows.own(), env.config.hidden_size);
+  second_norm(ctx, env, w, in.x, delta, saved, n2);
+  saved.n2 = linear::values_of(n2);
+  experts_block(ctx, env, w, n2, saved.experts, delta, skip_output);
+}
+
+bool is_observed(const UnitWeights& w) {
+  return std::ranges::any_of(kLinearsWithInput,
+                             [&](Slot slot) { return active_observer(w.of(slot).precision) != nullptr; });
+}
+
+bool is_calibrated(const UnitWeights& w) {
+  return std::ranges::any_of(kLinearsWithInput, [&](Slot slot) {
+    const linear::Weight& weight = w.of(slot);
+    return weight.precision.recipe == nullptr && !weight.known.x.scale.empty();
+  });
 }
 
 void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                            const SavedActivations& saved) {
-  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), saved.n1, saved.rstd1);
-  ops::rmsnorm_forward(ctx, saved.mid, w.vector(Slot::post_norm), eps_of(env), saved.n2, saved.rstd2);
+  const View &n1 = saved.n1.values, &n2 = saved.n2.values;
+  ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), n1, saved.rstd1);
+  ops::rmsnorm_forward(ctx, saved.mid, w.vector(Slot::post_norm), eps_of(env), n2, saved.rstd2);
   if (env.sparse())
-    recompute_expert_inputs(ctx, saved.n2, saved.experts);
+    recompute_expert_inputs(ctx, n2, saved.experts);
   else
-    ops::swiglu_forward(ctx, saved.gate_up, saved.h);
+    ops::swiglu_forward(ctx, saved.gate_up, saved.h.values);
 }
 
 bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
@@ -366,7 +444,7 @@ bool layer_backward(const Context& ctx, const LayerEnvironment& env, const UnitW
   const View dn = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   const View d_mid_amax = gradient_amax(env, o, LayerAmax::d_mid);
   if (env.sparse())
-    experts_block_backward(ctx, env, w, g, saved.n2, saved.experts, dres, dn);
+    experts_block_backward(ctx, env, w, g, saved.n2.values, saved.experts, dres, dn);
   else
     mlp_block_backward(ctx, env, w, g, saved, dres, dn);
   ops::rmsnorm_backward(ctx, {.dy = dn,

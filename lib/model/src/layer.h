@@ -37,6 +37,10 @@ struct LayerEnvironment {
   RoutingObserver* routing = nullptr;  // null: routes are not observed
   RoutingGradients balance{};          // of the losses that balance experts
   bool d_out_known = false;            // whether amaxes have the amax of the gradient of this unit's output
+  // Memory in which forward leaves the inputs of linears for backward; null: none, since backward does not follow or
+  // computes them again.
+  device::PooledMemory* kept = nullptr;
+  bool observed = false;  // whether GEMMs of linears are observed, for which the values of their inputs are kept
 
   // Whether the layer that is computed has experts.
   bool sparse() const { return config.is_sparse(unit - 1); }
@@ -78,13 +82,16 @@ struct SavedExperts {
 // Activations of a layer that forward saves for backward, in memory from the arena's pool. M rows; those between
 // linears (norms, mid, experts) are rows of this rank.
 struct SavedActivations {
-  View rstd1, n1;  // first norm: f32 [M], [M, C]
+  View rstd1;        // first norm: f32 [M]
+  linear::Input n1;  // input of q, k and v [M, C], as its wgrad reads it
   View q_rstd, k_rstd,
       qk_raw;           // q and k norm: f32 [M, H], [M, G], [M, (H + G) D] before the norm; empty without q/k norms
   View qkv;             // [M, (H + 2G) D] after q/k norms and rope
   View attention, lse;  // [M, H D], f32 [B, H, T]
-  View mid, rstd2, n2;  // residual after attention [M, C]; second norm: f32 [M], [M, C]
-  View gate_up, h;      // [M, 2F], [M, F]; empty in a layer with experts
+  View mid, rstd2;      // residual after attention [M, C]; second norm: f32 [M]
+  linear::Input n2;     // input of gate and up, as its wgrad reads it, or of experts and router [M, C]
+  View gate_up;         // [M, 2F]; empty in a layer with experts
+  linear::Input h;      // input of down [M, F], as its wgrad reads it; empty in a layer with experts
   SavedExperts experts;
 };
 
@@ -95,12 +102,11 @@ struct LayerKinds {
 // The kinds of the layers [first, last), from 0.
 LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last);
 
-// Allocates the saved activations of a layer of any of the kinds. Without `norms_and_h`, n1, n2, h and the inputs of
-// experts stay empty (recomputed when needed).
+// Allocates the saved activations of a layer of any of the kinds, except n1, n2, h and the inputs of experts.
 SavedActivations allocate_saved(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
-                                LayerKinds kinds, bool norms_and_h);
+                                LayerKinds kinds);
 
-// Allocates the views that allocate_saved left empty, without computing them.
+// Allocates the values of these, without computing them.
 void allocate_norms_and_h(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory,
                           LayerKinds kinds, SavedActivations& saved);
 
@@ -116,9 +122,15 @@ void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, c
 
 // Completes `in` and computes a layer but its last addition: the output is saved.mid + delta. delta may be in.delta,
 // and in.base saved.mid. With `skip_output` all activations are saved, but what computes the output alone is
-// skipped.
+// skipped. Leaves n1, n2 and h in env.kept, for each the codes for wgrad if backward reads no more, else the values.
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
-                   const SavedActivations& saved, const View& delta, bool skip_output);
+                   SavedActivations& saved, const View& delta, bool skip_output);
+
+// Whether an observer of GEMMs has those of a layer now.
+bool is_observed(const UnitWeights& w);
+
+// Whether the pass over a layer calibrates delayed scales, without FP8.
+bool is_calibrated(const UnitWeights& w);
 
 // Where the gradients of a linear and of its adapters go.
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias);

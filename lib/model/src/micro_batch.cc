@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "experts.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
 #include "fp8/ops/elementwise.h"
@@ -77,13 +78,15 @@ void MicroBatch::State::allocate_hidden() {
   next = {rows_by_hidden(memory)};
 }
 
-void MicroBatch::State::forward_layer(int unit, const LayerInput& in, const SavedActivations& saved,
-                                      const View& delta) {
+void MicroBatch::State::forward_layer(int unit, const LayerInput& in, SavedActivations& saved, const View& delta) {
   device::mark(ctx, device::kUnitMark, unit);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
   weights.prefetch(unit + 1);
   env.unit = unit;
+  env.observed = env.observed || is_observed(w);
+  // The calibration of a run should need no more memory than its steps, which keep codes.
+  if (is_calibrated(w) && !env.sparse()) env.kept = nullptr;
   if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
   layer_forward(ctx, env, w, in, saved, delta, false);
 }
@@ -93,21 +96,24 @@ void MicroBatch::State::forward_saving(int layer) {
   own.input = next.x;
   const View out = rows_by_hidden(own.memory);
   device::PooledMemory recomputed(*ctx.arena);
-  const bool full = env.execution.recompute == Recompute::full;
+  const bool full = env.execution.recompute == Recompute::full, keeps = env.execution.recompute == Recompute::none;
   const LayerKinds kind = kinds_of(env.config, layer, layer + 1);
-  own.activations =
-      allocate_saved(ctx, env, full ? recomputed : own.memory, kind, env.execution.recompute == Recompute::none);
+  own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, kind);
   SavedActivations all = own.activations;
-  if (env.execution.recompute != Recompute::none) allocate_norms_and_h(ctx, env, recomputed, kind, all);
+  if (kind.sparse) allocate_expert_inputs(ctx, env, keeps ? own.memory : recomputed, all.experts);
   if (full) all.mid = out;  // which the next layer needs
+  env.kept = keeps ? &own.memory : nullptr;
   forward_layer(layer + 1, next, all, gradient);
+  if (env.kept != nullptr) own.activations = all;
   next = {out, all.mid, gradient};
 }
 
 void MicroBatch::State::forward_overwriting(int first, int last) {
   const device::Scope scope(*ctx.arena);
   device::PooledMemory one_layer(*ctx.arena);
-  const SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds_of(env.config, first, last), true);
+  const LayerKinds kinds = kinds_of(env.config, first, last);
+  SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds);
+  if (kinds.sparse) allocate_expert_inputs(ctx, env, one_layer, saved.experts);
   const View delta = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
@@ -124,12 +130,14 @@ View MicroBatch::State::complete_hidden() {
 
 // Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
 SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
-  SavedActivations all = allocate_saved(ctx, env, recomputed, kinds_of(env.config, unit - 1, unit), true);
+  SavedActivations all = allocate_saved(ctx, env, recomputed, kinds_of(env.config, unit - 1, unit));
+  if (env.sparse()) allocate_expert_inputs(ctx, env, recomputed, all.experts);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
   LayerEnvironment unobserved = env;
   unobserved.observer = nullptr;
   unobserved.routing = nullptr;
+  unobserved.kept = &recomputed;
   layer_forward(ctx, unobserved, w, {x}, all,
                 allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch"), true);
   return all;
@@ -149,11 +157,11 @@ void MicroBatch::State::backward_layer(int layer) {
     device::PooledMemory recomputed(*ctx.arena);
     SavedActivations saved = own.activations;
     if (env.execution.recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
-    if (env.execution.recompute == Recompute::selective)
-      allocate_norms_and_h(ctx, env, recomputed, kinds_of(env.config, layer, layer + 1), saved);
+    const bool again = env.execution.recompute != Recompute::full && own.activations.n1.is_missing();
+    if (again) allocate_norms_and_h(ctx, env, recomputed, kinds_of(env.config, layer, layer + 1), saved);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
     weights.prefetch(unit - 1);
-    if (env.execution.recompute == Recompute::selective) recompute_norms_and_h(ctx, env, w, own.input, saved);
+    if (again) recompute_norms_and_h(ctx, env, w, own.input, saved);
     const UnitGradients g = weights.gradient_buffers(unit);
     clear_accumulated(ctx, g,
                       {Slot::input_norm, Slot::qkv_bias, Slot::q_norm, Slot::k_norm, Slot::o_bias, Slot::post_norm,

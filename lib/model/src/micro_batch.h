@@ -31,7 +31,7 @@ struct MicroBatch::State {
 
   // Completes the hidden state and returns it.
   View complete_hidden();
-  void forward_layer(int unit, const LayerInput& in, const SavedActivations& saved, const View& delta);
+  void forward_layer(int unit, const LayerInput& in, SavedActivations& saved, const View& delta);
   void forward_saving(int layer);
   void forward_overwriting(int first, int last);
   SavedActivations recompute_all(int unit, const View& x, device::PooledMemory& recomputed);

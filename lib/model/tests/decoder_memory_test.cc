@@ -2,6 +2,8 @@
 // run.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "decoder_reference.h"
 
 namespace fp8::model {
@@ -34,13 +36,15 @@ struct Taken {
 
 Taken taken(const hf::ModelConfig& config, std::int64_t sequences, std::int64_t length, DType activation,
             Recompute recompute, bool backward, gemm::HostBf16 host_bf16 = gemm::HostBf16::detect,
-            std::int64_t logit_bytes = kLeastLogits) {
+            std::int64_t logit_bytes = kLeastLogits, const quant::Recipe* recipe = nullptr) {
   device::Arena arena;
   Context ctx;
   ctx.arena = &arena;
   ctx.dry = true;
   gemm::Engine engine(host_bf16);
-  MemorySource source(config, parameter_table(config), {}, activation);
+  std::vector<Parameter> table = parameter_table(config);
+  assign_precisions(table, {.recipe = recipe});
+  MemorySource source(config, table, {}, activation, {recipe, {recipe != nullptr && recipe->power_of_2, nullptr}});
   std::int32_t unread = 0;
   const View tokens = tensor::make_view(&unread, DType::i32, device::DeviceType::host, {sequences, length});
   const Batch batch{tokens, tokens, sequences, length};
@@ -148,6 +152,29 @@ TEST(DecoderMemory, RecomputingSavesTheDocumentedMemory) {
   }
 }
 
+// Codes are two bytes an element on the host. They have one scale and its reciprocal, in blocks of 256 bytes, for each
+// of n1, n2 and h.
+TEST(DecoderMemory, CodesTakeThePlaceOfTheInputsOfLinears) {
+  hf::ModelConfig config = small_with(64);
+  constexpr std::int64_t kSequences = 2, kLength = 256;
+  for (const Recompute recompute : kRecompute) {
+    const auto each_layer = [&](const quant::Recipe* recipe) {
+      std::array<std::size_t, 2> arena{};
+      for (const std::int64_t more : {0, 4}) {
+        config.num_hidden_layers = 8 + more;
+        arena.at(more / 4) = taken(config, kSequences, kLength, DType::f32, recompute, true, gemm::HostBf16::detect,
+                                   kLeastLogits, recipe)
+                                 .arena;
+      }
+      return (arena[1] - arena[0]) / 4;
+    };
+    const std::int64_t inputs = kSequences * kLength * (2 * config.hidden_size + config.intermediate_size);
+    const std::int64_t saved = recompute == Recompute::none ? 2 * inputs - 6 * 256 : 0;
+    EXPECT_EQ(each_layer(nullptr) - each_layer(&quant::find_recipe("tensorwise")), static_cast<std::size_t>(saved));
+    EXPECT_EQ(each_layer(nullptr), each_layer(&quant::find_recipe("rowwise_with_gw_hp"))) << "wgrad reads the inputs";
+  }
+}
+
 TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
   gemm::Engine engine;
   const hf::ModelConfig config = small_with(64);
@@ -155,7 +182,7 @@ TEST(DecoderMemory, DryRunAllocatesWhatTheRunAllocates) {
   reference::Text text = reference::some_text(2, 16, config.vocab_size, 1);
   for (const DType activation : kActivations)
     for (const Recompute recompute : kRecompute)
-      for (const std::string name : {"none", "tensorwise", "rowwise_with_gw_hp"}) {
+      for (const std::string name : {"none", "tensorwise", "blockwise", "rowwise_with_gw_hp"}) {
         const quant::Recipe* recipe = name == "none" ? nullptr : &quant::find_recipe(name);
         const linear::LinearPrecision precision{recipe, {recipe != nullptr && recipe->power_of_2, nullptr}};
         const Decoder decoder(config, {activation, recompute});

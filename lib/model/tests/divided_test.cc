@@ -25,7 +25,8 @@ constexpr std::int64_t kRows = 24, kFirst = 5;
 // matrix with all rows.
 class SecondRank final : public TensorExchange {
  public:
-  explicit SecondRank(bool overlapping) : overlapping_(overlapping) {
+  explicit SecondRank(bool overlapping, DType type = DType::bf16)
+      : layer(type, kRows, 32, linear::test::three_parts(true), {31, 13, 5}), overlapping_(overlapping) {
     const auto amax = [&](const View& of, const View& to) {
       quant::amax(host.ctx, of, quant::Granularity::tensor, quant::ContractionAxis::last, to);
     };
@@ -70,7 +71,7 @@ class SecondRank final : public TensorExchange {
   }
 
   linear::test::Host host;
-  linear::test::Layer layer{DType::bf16, kRows, 32, linear::test::three_parts(true), {31, 13, 5}};
+  linear::test::Layer layer;
   Tensor of_x{DType::f32, {1}}, of_dy{DType::f32, {3}};
   DividedRows rows{*this, kRows};
   View whole, codes;  // all rows of what is exchanged, and their codes
@@ -99,13 +100,13 @@ struct Outcome {
       EXPECT_EQ(r.shifts, overlapping ? shifts : 0);
       EXPECT_EQ(std::exchange(r.computed_meanwhile, false), overlapping);
     };
-    ColumnParallel{r.divided(forth)}.forward(r.own_input(forth, Pass::forward), r.layer.y.view(), amaxes.x);
+    ColumnParallel{r.divided(forth)}.forward(r.own_input(forth, Pass::forward), r.layer.y.view(), amaxes.x, nullptr);
     expect_overlap(1);
-    const View own = r.own_input(back, Pass::backward);
+    const linear::Input own = linear::values_of(r.own_input(back, Pass::backward));
     ColumnParallel{r.divided(back)}.backward(own, r.layer.dy.view(), {dx.rows(kFirst, kRows), dw, {}}, amaxes);
     expect_overlap(2);
     results = {values(r.layer.y), values(r.layer.dx), values(r.layer.dw)};
-    RowParallel{r.divided(back)}.backward(r.layer.x.view(), r.own_gradient(), {dx, dw, {}}, amaxes);
+    RowParallel{r.divided(back)}.backward(linear::values_of(r.layer.x.view()), r.own_gradient(), {dx, dw, {}}, amaxes);
     expect_overlap(3);
     results.insert(results.end(), {values(r.layer.dx), values(r.layer.dw)});
     gemms = r.layer.engine.counts().linear(gemm::OperandKind::fp8).gemms;
@@ -127,6 +128,30 @@ TEST(Divided, RowsThatArriveDuringGemmsGiveTheBitsOfAllRows) {
   }
 }
 
+TEST(Divided, CodesOfForwardServeRowsThatArriveInBackward) {
+  for (const quant::Recipe& recipe : linear::test::fp8_recipes())
+    for (const bool overlapping : {false, true}) {
+      SCOPED_TRACE(recipe.name);
+      SecondRank r(overlapping, DType::f32);
+      const Weight forth = r.prepared(linear::test::precision_of(recipe), Pass::forward),
+                   back = r.prepared(linear::test::precision_of(recipe), Pass::backward);
+      const linear::KnownAmaxes amaxes{r.of_x.view(), r.of_dy.view()};
+      const View x = r.layer.x.view(), own_y = r.layer.y.view().rows(kFirst, kRows);
+      const auto gradients = [&](const linear::Input& input) {
+        RowParallel{r.divided(back)}.backward(input, r.own_gradient(), {r.layer.dx.view(), r.layer.dw.view(), {}},
+                                              amaxes);
+        return std::pair(values(r.layer.dx), values(r.layer.dw));
+      };
+      device::PooledMemory memory(*r.host.ctx.arena);
+      const linear::Input left = RowParallel{r.divided(forth)}.forward(x, own_y, amaxes.x, true, &memory);
+      EXPECT_EQ(left.values.empty(), recipe.wgrad.x.fp8());
+      EXPECT_EQ(gradients(left), gradients(linear::values_of(x)));
+      const linear::Input own = ColumnParallel{r.divided(forth)}.forward(r.own_input(forth, Pass::forward),
+                                                                         r.layer.y.view(), amaxes.x, &memory);
+      EXPECT_FALSE(own.values.empty()) << "codes of all rows take more memory";
+    }
+}
+
 TEST(Divided, RowsAreComputedApartWithKnownScalesAndWithoutAdapters) {
   SecondRank r(true);
   const Tensor one = linear::test::filled(DType::f32, {1}, 31);
@@ -135,7 +160,7 @@ TEST(Divided, RowsAreComputedApartWithKnownScalesAndWithoutAdapters) {
   };
   const auto overlaps = [&](const Weight& w, const View& amax) {
     r.shifts = 0;
-    ColumnParallel{r.divided(w)}.forward(r.own_input(w, Pass::forward), r.layer.y.view(), amax);
+    ColumnParallel{r.divided(w)}.forward(r.own_input(w, Pass::forward), r.layer.y.view(), amax, nullptr);
     return r.shifts > 0;
   };
   EXPECT_TRUE(overlaps(weight("rowwise", Pass::forward), {}));
@@ -154,7 +179,8 @@ TEST(Divided, RowsAreComputedApartWithKnownScalesAndWithoutAdapters) {
   const Weight back = weight("tensorwise", Pass::backward);
   for (const View& amax : {r.of_dy.view(), View{}}) {
     r.shifts = 0;
-    RowParallel{r.divided(back)}.backward(r.layer.x.view(), r.own_gradient(), {r.layer.dx.view(), {}, {}}, {{}, amax});
+    RowParallel{r.divided(back)}.backward(linear::values_of(r.layer.x.view()), r.own_gradient(),
+                                          {r.layer.dx.view(), {}, {}}, {{}, amax});
     EXPECT_EQ(r.shifts > 0, !amax.empty()) << "the amaxes of dy are those of all rows";
   }
 }

@@ -65,7 +65,7 @@ std::vector<std::string> row(const std::string& name, const std::vector<Estimate
 }
 
 // Categories of memory that depend on the recipe.
-constexpr std::array<const char*, 3> kVaried{"compute weights", "activations", "scratch"};
+constexpr std::array<const char*, 4> kVaried{"compute weights", "activations", "activation codes", "scratch"};
 
 void add_memory(const std::vector<Estimate>& all, Rows& rows) {
   std::vector<std::string> categories;

@@ -129,6 +129,32 @@ TEST(Plan, HasTheLaunchesBytesAndFlopsOfTheKernels) {
   }
 }
 
+// Memory on a GPU: codes of one byte, and a few scales, in place of bf16 inputs of q, k and v, of gate and up, and of
+// down. The calibration of delayed needs no more.
+TEST(Plan, CodesTakeAboutHalfTheMemoryOfInputs) {
+  const auto one = comm::solo();
+  constexpr std::int64_t kLength = 1024;
+  constexpr int kDepth = 8;
+  const hf::ModelConfig config = counted_model(kDepth);
+  const auto plan = [&](const char* recipe, model::Recompute recompute) {
+    shard::ModelSpec spec = spec_of(config, recipe);
+    spec.execution.activation = dtype::DType::bf16;
+    spec.execution.recompute = recompute;
+    return shard::plan_rank({device::DeviceType::cuda}, comm::Mesh(*one), spec, {1, kLength, {}}, {}, {});
+  };
+  const auto inputs = static_cast<std::size_t>(kDepth * kLength * (2 * config.hidden_size + config.intermediate_size));
+  const std::size_t values = plan(nullptr, model::Recompute::none).bytes_of("activations");
+  for (const char* const recipe : {"tensorwise", "current", "rowwise", "delayed", "blockwise"}) {
+    SCOPED_TRACE(recipe);
+    const shard::MemoryPlan fp8 = plan(recipe, model::Recompute::none);
+    EXPECT_EQ(values - fp8.bytes_of("activations"), 2 * inputs);
+    EXPECT_GE(fp8.bytes_of("activation codes"), inputs);
+    EXPECT_LE(fp8.bytes_of("activation codes"), inputs + inputs / 15) << "a scale and its reciprocal for 128 codes";
+    EXPECT_EQ(plan(recipe, model::Recompute::selective).bytes_of("activation codes"), 0u);
+  }
+  EXPECT_EQ(plan("rowwise_with_gw_hp", model::Recompute::none).bytes_of("activations"), values) << "wgrad reads them";
+}
+
 // --- against a step on the host ---
 
 std::string text_of(const Span& s) {

@@ -17,24 +17,28 @@ struct InputForms {
   bool operator==(const InputForms&) const = default;
 };
 
-/// An input in some forms. The forms that are missing have no memory: `values` is empty, `codes` of rows or columns is.
+/// An input in some forms. Of those that are missing `values`, or `codes` of rows or columns, is empty.
 struct Input {
   View values;                                   ///< [M, K], f32 or bf16
   quant::Quantized rows{};                       ///< contracts the last dimension
   quant::Quantized columns{};                    ///< contracts the first dimension
   dtype::DType activation = dtype::DType::bf16;  ///< type of x
+  /// Whether no form is there.
+  bool is_missing() const { return values.empty() && rows.codes.empty() && columns.codes.empty(); }
 };
+
+/// x in the precision of the activations alone.
+inline Input values_of(const View& x) { return {.values = x, .activation = x.dtype}; }
 
 /// The forms of x that forward() of a weight reads (Pass::forward and Pass::recompute), or that backward() reads with
 /// dw wanted (Pass::backward). An operation that computes x may write the codes itself where `values` is not read; with
 /// scales of whole tensors only if needed_amaxes() says that x needs no amax.
 InputForms forms_read(const Weight& weight, Pass pass);
 
-/// The forms that forward should leave for backward of the same weight: columns alone where that is all that backward
-/// reads and their codes take no more memory than x, else the values. Codes that are emulated on a device, and FP4,
-/// take as much as x or more. The weight may be prepared for Pass::forward; with Pass::recompute its observer is
-/// unknown.
-InputForms forms_kept(const Context& ctx, const Weight& weight);
+/// The forms of x, of which only shape and type are read, that forward should leave for backward of the same weight:
+/// columns alone where that is all that backward reads and they take less memory than x (quant::saves_memory()), else
+/// the values. The weight is prepared for Pass::forward; with Pass::recompute its observer is unknown.
+InputForms forms_kept(const Context& ctx, const Weight& weight, const View& x);
 
 /// x with the forms that forward() reads, cast in one call, in memory from the arena, and if forms_kept() has columns
 /// and `kept` is not null, with columns in memory of `kept`. `options` as for forward(). The scales of columns are in
@@ -42,11 +46,12 @@ InputForms forms_kept(const Context& ctx, const Weight& weight);
 Input cast_input(const Context& ctx, const Weight& weight, const View& x, const ForwardOptions& options,
                  device::PooledMemory* kept);
 
-/// forward() of linear.h with an input that has the forms which it reads; `options` without amaxes.
+/// forward() of linear.h. Codes that are missing are cast from the values, with `options` as for those; if there are
+/// codes, all forms that forward reads are there.
 void forward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x, const View& y,
              const ForwardOptions& options = {});
 
-/// backward() of linear.h with an input that has the forms which it reads.
+/// backward() of linear.h, likewise. Without dw no codes of x are read.
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes = {});
 
