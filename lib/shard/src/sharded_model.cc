@@ -112,10 +112,9 @@ int planned_micro_batches(const comm::Mesh& mesh, const ModelSpec& spec) {
 // Passes of an evaluation that a plan runs: as many as bring a stage that sends and receives to its peak.
 int planned_evaluations(const comm::Mesh& mesh) { return mesh.stages().size() > 1 ? 3 : 1; }
 
-}  // namespace
-
-MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
-                     const BatchShape& evaluated, const BatchShape& sampled) {
+// plan_rank() of the steps that the spec's observer, if there is one, observes.
+MemoryPlan plan_steps(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                      const BatchShape& evaluated, const BatchShape& sampled) {
   ShardedModel dry(at, mesh, spec, device::Arena());
   const Context& ctx = dry.ctx;
   std::int32_t unread = 0;
@@ -166,6 +165,20 @@ MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec&
                                   : kCudaContext + static_cast<std::size_t>(mesh.device_communicators()) * kNcclBuffers;
   return {dry.arena.peak(), dry.engine.scratch_bytes(), program, dry.arena.usage_at_peak(),
           ctx.device,       spec.execution.logit_bytes};
+}
+
+}  // namespace
+
+// Steps that are not observed keep other inputs of linears for backward, which may take more at one time.
+MemoryPlan plan_rank(const Context& at, const comm::Mesh& mesh, const ModelSpec& spec, const BatchShape& trained,
+                     const BatchShape& evaluated, const BatchShape& sampled) {
+  MemoryPlan plan = plan_steps(at, mesh, spec, trained, evaluated, sampled);
+  if (spec.store.fp8.observer == nullptr || !spec.store.training) return plan;
+  ModelSpec unobserved = spec;
+  unobserved.store.fp8.observer = nullptr;
+  MemoryPlan other = plan_steps(at, mesh, unobserved, trained, evaluated, sampled);
+  other.scratch = plan.scratch = std::max(other.scratch, plan.scratch);
+  return other.bytes > plan.bytes ? other : plan;
 }
 
 MemoryPlan plan_fitting(comm::Communicator& all, device::DeviceType device, std::size_t gpu_memory,
