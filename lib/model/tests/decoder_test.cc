@@ -223,7 +223,7 @@ struct Running {
 std::vector<Running> precisions() {
   std::vector<Running> out{{DType::f32, nullptr}, {DType::bf16, nullptr}};
   for (const quant::Recipe& recipe : quant::recipes()) out.push_back({DType::bf16, &recipe});
-  out.push_back({DType::f32, &quant::find_recipe("rowwise")});
+  for (const char* recipe : {"rowwise", "tensorwise"}) out.push_back({DType::f32, &quant::find_recipe(recipe)});
   return out;
 }
 

@@ -46,7 +46,9 @@ std::vector<Settings> all_settings() {
       linear::LinearPrecision precision;
       if (fp8)
         precision.recipe = &quant::find_recipe(recipe), precision.options.power_of_2 = precision.recipe->power_of_2;
-      all.push_back({fp8, fp8 ? DType::bf16 : DType::f32, recompute, precision});
+      // Tensorwise leaves codes in place of f32 inputs to backward.
+      const DType activation = std::string_view(recipe) == "blockwise" ? DType::bf16 : DType::f32;
+      all.push_back({fp8, activation, recompute, precision});
     }
   return all;
 }
