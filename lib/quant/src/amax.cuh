@@ -2,11 +2,11 @@
 // have the same bits in any order.
 #pragma once
 
-#include "cast_element.h"
 #include "fp8/dtype/dispatch.h"
+#include "fp8/quant/cast_element.h"
 #include "fp8/quant/quantize.h"
 #include "fp8/quant/scale.h"
-#include "tile.cuh"
+#include "fp8/quant/tile.cuh"
 
 namespace fp8::quant {
 

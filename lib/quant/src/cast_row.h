@@ -7,8 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "cast_element.h"
 #include "fp8/base/cpu.h"
+#include "fp8/quant/cast_element.h"
 
 namespace fp8::quant {
 

@@ -1,8 +1,8 @@
 // Kernels that turn codes into values, for GEMMs that do not take FP8.
 #pragma once
 
-#include "cast.cuh"
 #include "fp8/device/groups.h"
+#include "fp8/quant/cast.cuh"
 
 namespace fp8::quant {
 

@@ -159,7 +159,6 @@ device::Span span_of_cast(const View& x, const CastPair& casts, const CastOption
   CastPasses passes;
   if (options.known.scale.empty()) add_scales(passes, casts, options);
   const auto blocks = [](const Cast& cast) { return cast.fp8() && block_extent(cast.granularity).along > 0; };
-  if (blocks(casts.last) || blocks(casts.first)) passes.add(1, 1);
   const bool both = casts.last.fp8() && casts.first.fp8();
   const int launches = both && casts.last.format != casts.first.format ? 2 : 1;
   passes.add(launches, launches);

@@ -2,8 +2,9 @@
 // then computes a tile as the kernels of one matrix do.
 #pragma once
 
-#include "block_scale.cuh"
+#include "amax.cuh"
 #include "cast_block.h"
+#include "fp8/quant/block_scale.cuh"
 #include "group_cast.h"
 
 namespace fp8::quant {
@@ -69,8 +70,8 @@ __global__ void cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget ro
                                    unsigned* amax, std::int64_t amax_step, unsigned long long* counts) {
   const OwnGroup own(groups);
   if (!own.any()) return;
-  cast_tile<Grid, T, kCounted>(own.of(x), PatchPlace(own.first_row), row.of(own), column.of(own), shared,
-                               amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
+  cast_tile<Grid, kCounted>(own.of(x), PatchPlace(own.first_row), row.of(own), column.of(own), GivenScales{}, shared,
+                            amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
 }
 
 // Codes of contiguous rows without padding.
@@ -137,7 +138,12 @@ __global__ void block_scale_groups_kernel(RowGroups groups, Source<T> x, BlockSc
     all.grid = grid_of(all.grid, step, own.rows);
     return all;
   };
-  block_scale_tile(own.of(x), PatchPlace(own.first_row), of_group(row, row_step), of_group(column, column_step));
+  const Source<T> source = own.of(x);
+  const PatchPlace place(own.first_row);
+  const bool whole = aligned_tile(source, place, {nullptr, 0});
+  Piece<T> pieces[kPiece];
+  if (whole) source.load(place, pieces);
+  block_scale_tile(source, place, whole, pieces, of_group(row, row_step), of_group(column, column_step));
 }
 
 // --- launches ---

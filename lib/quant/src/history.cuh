@@ -1,8 +1,8 @@
 // Delayed scaling on a device: a block for each tensor.
 #pragma once
 
-#include "cast_element.h"
 #include "fp8/device/kernel.h"
+#include "fp8/quant/cast_element.h"
 #include "fp8/quant/history.h"
 
 namespace fp8::quant {

@@ -2,59 +2,31 @@
 // cast.cuh, block_scale.cuh and decode.cuh.
 #pragma once
 
-#include "block_scale.cuh"
+#include "amax.cuh"
 #include "cast_block.h"
 #include "decode.cuh"
 #include "device_cast.h"
 #include "fp8/base/round.h"
+#include "fp8/quant/block_scale.cuh"
 #include "own_amax.h"
 #include "split.h"
 
 namespace fp8::quant {
 
-// Scales of lines along the contracted dimension.
-inline ScaleGrid scale_grid(const Quantized& q) {
-  if (q.granularity == Granularity::tensor) return {};
-  if (!has_blocks(q)) return {.line_stride = 1};
-  const BlockExtent block = block_extent(q.granularity);
-  const bool last = q.contract == ContractionAxis::last;
-  return {.line_stride = q.scale.stride[last ? 0 : 1],
-          .along_stride = q.scale.stride[last ? 1 : 0],
-          .line_shift = log2_of(block.across),
-          .along_shift = log2_of(block.along)};
-}
-
-inline CodeLayout layout_of(const Quantized& q) {
-  if (q.codes.empty()) return {};
-  return {.codes = q.codes.as<std::uint8_t>(),
-          .stride = q.codes.stride[q.contract == ContractionAxis::last ? 0 : 1],
-          .format = q.format,
-          .scale = q.scale.as<float>(),
-          .grid = scale_grid(q)};
+// launch_cast() of a view.
+template <class Launcher>
+void launch_cast(const Launcher& launch, const View& x, const CodeLayout& by_row, const CodeLayout& by_column,
+                 bool shared, const View& amax, CastCounts* counts) {
+  dtype::with_float_type(x.dtype, "cast", [&]<class T>() {
+    launch_cast(launch, "cast", Source<T>{x.as<T>(), x.shape[0], x.shape[1], x.stride[0]}, by_row, by_column, shared,
+                amax, counts);
+  });
 }
 
 // The result among `amaxes` for a granularity and contracted dimension.
 inline View& amax_for(Amaxes& amaxes, Granularity granularity, ContractionAxis contract) {
   if (granularity == Granularity::tensor) return amaxes.all;
   return contract == ContractionAxis::last ? amaxes.of_row : amaxes.of_column;
-}
-
-// Scales of the casts with blocks.
-template <class Launcher>
-void launch_block_scales(const Launcher& launch, const View& x, const QuantizedPair& pair, bool power_of_2) {
-  dtype::with_float_type(x.dtype, "scale", [&]<class T>() {
-    const auto scales = [&](const Quantized& q) {
-      if (q.codes.empty() || !has_blocks(q)) return BlockScales{};
-      return BlockScales{.scale = q.scale.as<float>(),
-                         .inverse = q.inverse_scale.as<float>(),
-                         .grid = scale_grid(q),
-                         .rule = block_rule<T>(q.granularity, dtype::max_of(q.format), power_of_2)};
-    };
-    const BlockScales row = scales(pair.last), column = scales(pair.first);
-    if (x.size() == 0 || (row.scale == nullptr && column.scale == nullptr)) return;
-    launch("block scales", dim3(blocks_for(x.shape[1], kTile), blocks_for(x.shape[0], kTile)), dim3(kCastThreads),
-           block_scale_kernel<T>, Source<T>{x.as<T>(), x.shape[0], x.shape[1], x.stride[0]}, row, column);
-  });
 }
 
 template <class Launcher>
@@ -91,8 +63,8 @@ template <class Launcher>
 void quantize_into(const Context& ctx, const Launcher& launch, const View& x, const QuantizedPair& pair, bool shared,
                    const CastOptions& options) {
   if (options.known.scale.empty()) scales_into(ctx, launch, x, pair, options);
-  launch_block_scales(launch, x, pair, options.power_of_2);
-  launch_cast(launch, x, layout_of(pair.last), layout_of(pair.first), shared, options.known.amax, options.counts);
+  launch_cast(launch, x, layout_of(pair.last, options.power_of_2), layout_of(pair.first, options.power_of_2), shared,
+              options.known.amax, options.counts);
 }
 
 template <class Launcher>

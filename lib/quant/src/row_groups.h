@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "fp8/dtype/element.h"
-#include "tile_sizes.h"
+#include "fp8/quant/tile_sizes.h"
 
 namespace fp8::quant {
 

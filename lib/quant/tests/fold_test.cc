@@ -8,8 +8,8 @@
 #include "codes.h"
 #include "cuda.h"
 #include "far_rows.h"
+#include "fp8/quant/tile_sizes.h"
 #include "shim_launches.h"
-#include "tile_sizes.h"
 
 namespace fp8::quant {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <tuple>
 
-#include "block_scale.cuh"
 #include "codes.h"
 #include "cuda.h"
 #include "decode.cuh"
 #include "far_rows.h"
+#include "fp8/quant/block_scale.cuh"
 
 namespace fp8::quant {
 namespace {
@@ -44,8 +44,8 @@ struct LastTile {
     far.put(x.view);
     const float scale = 3.0f;
     cast_to_bytes(Context{}, x.view, DType::e4m3, &scale, codes.view(), nullptr);
-    launch("cast", grid, threads, cast_kernel<T, dtype::E4m3Grid, false>, source(), Target{lines(by_row), &scale, {}},
-           Target{lines(by_column), &scale, {}}, true, nullptr, nullptr);
+    launch("cast", grid, threads, cast_kernel<Source<T>, dtype::E4m3Grid, false>, source(),
+           Target{lines(by_row), &scale, {}}, Target{lines(by_column), &scale, {}}, true, nullptr, nullptr);
     expect_codes(by_row, false);
     expect_codes(by_column, true);
     const test::FarRows moved(DType::u8, rows, cols), across(DType::u8, cols, rows);
@@ -77,10 +77,13 @@ struct LastTile {
                          {.line_stride = 1, .along_shift = kTileShift},
                          {}};
     };
-    launch("block scales", grid, threads, block_scale_kernel<T>, source(), blocks(of_row, true),
-           blocks(of_column, false));
-    launch("block scales", dim3(1), threads, block_scale_kernel<T>, Source<T>{x.view.as<T>(), n, n, x.view.stride[0]},
-           blocks(row, true), blocks(column, false));
+    const auto scale_blocks = [&](dim3 tiles, const Source<T>& from, const Tensor& rows_to, const Tensor& columns_to) {
+      launch("cast", tiles, threads, block_cast_kernel<Source<T>, dtype::E4m3Grid, false>, from, Target{}, Target{},
+             TileScales{blocks(rows_to, true), blocks(columns_to, false)}, false, static_cast<unsigned*>(nullptr),
+             static_cast<unsigned long long*>(nullptr));
+    };
+    scale_blocks(grid, source(), of_row, of_column);
+    scale_blocks(dim3(1), {x.view.as<T>(), n, n, x.view.stride[0]}, row, column);
     expect_equal();
   }
   // The codes as values, with a scale and without.
