@@ -1,4 +1,4 @@
 about := Norm, rope, attention, SwiGLU, embedding, cross-entropy: forward and backward
-deps  := base dtype device tensor
+deps  := base dtype device tensor quant
 pkgs  := cudnn
 hot   := %

@@ -15,7 +15,7 @@ $(on_host): OPT := -O1
 $(on_host): INC := -Itests/kernels/include $(kernels.inc) -Itests/support
 $O/test/kernels_test: $(on_host) $(shim)
 # Tests of what the private cuda.h declares; those of single kernels compile these again.
-$O/test/ops_test: $O/tests/kernels/ops_on_host.o
+$O/test/ops_test: $O/tests/kernels/ops_on_host.o $O/tests/kernels/quant_on_host.o
 $O/test/quant_test: $O/tests/kernels/quant_on_host.o
 $O/test/optim_test: $O/tests/kernels/optim_on_host.o
 # Tests that read plain HDF5 files.

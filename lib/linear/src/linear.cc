@@ -9,6 +9,7 @@
 #include "fp8/base/round.h"
 #include "fp8/linear/codes.h"
 #include "fp8/linear/observer.h"
+#include "fp8/linear/produced.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
@@ -275,6 +276,8 @@ struct BackwardRows {
   Gradients gradients;
   KnownAmaxes amaxes{};
   View dx{};
+  std::span<const quant::ProducedCodes>
+      codes{};  // of dy for each part, which then has a shape alone; empty: dy is cast
 
   bool want_dx() const { return !gradients.dx.empty(); }
   bool want_dw() const { return !gradients.dw.empty(); }
@@ -293,18 +296,11 @@ void begin_backward(const Context& ctx, const BackwardRows& l) {
   calibrate(ctx, l.x, known.x);
 }
 
-// The casts of dy of a part.
-quant::CastPair casts_of_dy(const Weight& weight, const Part& part, const Gradients& wanted) {
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  const bool dgrad = !wanted.dx.empty() && part.fp8 && part.gemms.dgrad,
-             wgrad = !wanted.dw.empty() && part.fp8 && part.gemms.wgrad;
-  return {dgrad ? recipe.dgrad.dy : Cast{}, wgrad ? recipe.wgrad.dy : Cast{}};
-}
-
 // dy of part i.
 Gradient cast_part(const Context& ctx, const BackwardRows& l, std::size_t i) {
   const Weight& weight = *l.weight;
   const Operand& w = weight.operands[i];
+  if (!l.codes.empty()) return {{}, {}, l.codes[i].codes};
   return cast_gradient(ctx, precision_of_dy(weight, w.part, l.gradients), l.dy.columns(w.part.begin, w.part.end), w,
                        casts_of_dy(weight, w.part, l.gradients), known_for(weight.known.dy, weight.parts, w.part.begin),
                        amax_of(l.amaxes.dy, weight.parts, w.part.begin));
@@ -402,6 +398,15 @@ Cast cast_for_wgrad(const Weight& weight, const Gradients& wanted) {
   return wanted.dw.empty() ? Cast{} : cast_of_x(weight, Pass::backward);
 }
 
+// The rows of one layer, with the cast of x for wgrad if it has not been cast before.
+BackwardRows backward_rows(const Context& ctx, const Weight& weight, const Input& x, const View& dy,
+                           const Gradients& gradients, const KnownAmaxes& amaxes) {
+  Input input = x;
+  if (!gradients.dw.empty() && x.columns.codes.empty() && !x.values.empty())
+    input.columns = cast_for_wgrad(ctx, weight, x.values, amaxes.x);
+  return {&weight, {ctx, input, Pass::backward}, x.values, dy, gradients, amaxes};
+}
+
 }  // namespace
 
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const View& x, const View& dy,
@@ -412,10 +417,7 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x, const View& dy,
               const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
-  Input input = x;
-  if (!gradients.dw.empty() && x.columns.codes.empty() && !x.values.empty())
-    input.columns = cast_for_wgrad(ctx, weight, x.values, amaxes.x);
-  BackwardRows rows{&weight, {ctx, input, Pass::backward}, x.values, dy, gradients, amaxes};
+  BackwardRows rows = backward_rows(ctx, weight, x, dy, gradients, amaxes);
   backward_parts({ctx, engine, weight.precision, dy.dtype}, std::span(&rows, 1), nullptr);
 }
 
@@ -423,6 +425,17 @@ void backward_codes(const Context& ctx, gemm::Engine& engine, const Weight& weig
                     const Gradients& gradients, const KnownAmaxes& amaxes) {
   const device::Scope scope(*ctx.arena);
   backward(ctx, engine, weight, input_of_codes(ctx, weight, x, Pass::backward), dy, gradients, amaxes);
+}
+
+void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x,
+              std::span<const quant::ProducedCodes> dy, const Gradients& gradients, const KnownAmaxes& amaxes) {
+  const device::Scope scope(*ctx.arena);
+  const quant::QuantizedPair& first = dy.front().codes;
+  const std::int64_t m = (first.last.codes.empty() ? first.first : first.last).codes.shape[0];
+  const View shape = tensor::make_view(nullptr, DType::bf16, ctx.device, {m, weight.operands.back().part.end});
+  BackwardRows rows = backward_rows(ctx, weight, x, shape, gradients, amaxes);
+  rows.codes = dy;
+  backward_parts({ctx, engine, weight.precision, DType::bf16}, std::span(&rows, 1), nullptr);
 }
 
 bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients) {

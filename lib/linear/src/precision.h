@@ -23,6 +23,14 @@ inline bool fp8_in(const Part& p, Pass pass) {
   return p.fp8 && (pass == Pass::backward ? p.gemms.dgrad || p.gemms.wgrad : p.gemms.forward);
 }
 
+/// The casts of dy of a part.
+inline quant::CastPair casts_of_dy(const Weight& weight, const Part& part, const Gradients& wanted) {
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  const bool dgrad = !wanted.dx.empty() && part.fp8 && part.gemms.dgrad,
+             wgrad = !wanted.dw.empty() && part.fp8 && part.gemms.wgrad;
+  return {dgrad ? recipe.dgrad.dy : quant::Cast{}, wgrad ? recipe.wgrad.dy : quant::Cast{}};
+}
+
 /// Index of the part that begins at row `begin`.
 inline std::int64_t index_of(const std::vector<Part>& parts, std::int64_t begin) {
   return std::ranges::find(parts, begin, &Part::begin) - parts.begin();

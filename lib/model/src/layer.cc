@@ -7,7 +7,9 @@
 
 #include "experts.h"
 #include "fp8/linear/observer.h"
+#include "fp8/linear/produced.h"
 #include "fp8/ops/attention.h"
+#include "fp8/ops/codes.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 
@@ -314,7 +316,14 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
 
-// The gradient of saved.n2, d_n2 [M, C], from that of the block's output, d_out [M, C]. Overwrites saved.gate_up.
+// Whether the gradients of gate and of up are written as codes, which nothing but the linear reads.
+bool writes_gradients(const Context& ctx, const LayerEnvironment& env, const linear::Weight& gate_up,
+                      const linear::Gradients& to) {
+  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && env.execution.activation == DType::bf16 &&
+         gate_up.parts.size() == 2 && linear::can_write_gradient(ctx, gate_up, to);
+}
+
+// The gradient of saved.n2, d_n2 [M, C], from that of the block's output, d_out [M, C]. May overwrite saved.gate_up.
 void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                         const SavedActivations& saved, const View& d_out, const View& d_n2) {
   const device::Scope scope(*ctx.arena);
@@ -324,13 +333,18 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
       saved.h, d_out, gradients_to(dh, g, Slot::down, g.of(Slot::down_bias)),
       {input_amax(env, down, LayerAmax::h), env.d_out_known ? gradient_amax(env, down, LayerAmax::d_out) : View{}});
   env.backward_done(ctx, "mlp.down_proj", dh);
+  const linear::Gradients to = gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias));
+  const View n2_amax = input_amax(env, gate_up, LayerAmax::n2);
+  if (writes_gradients(ctx, env, gate_up, to)) {
+    const std::vector<quant::ProducedCodes> codes = linear::begin_gradient(ctx, gate_up, env.rows.all, to);
+    ops::swiglu_backward_codes(ctx, dh, saved.gate_up, {codes[0], codes[1]});
+    return linear::backward(ctx, env.engine, gate_up, saved.n2, codes, to, {n2_amax, {}});
+  }
   const View d_gate_up_amax = gradient_amax(env, gate_up, LayerAmax::d_gate, 2);
   ops::swiglu_backward(ctx, dh, saved.gate_up, saved.gate_up, recorded(gate_up, d_gate_up_amax));
   env.backward_done(ctx, "mlp.swiglu", saved.gate_up);
   env.rows.reduce_amax(ctx, d_gate_up_amax);
-  ColumnParallel{divided(ctx, env, gate_up)}.backward(saved.n2, saved.gate_up,
-                                                      gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias)),
-                                                      {input_amax(env, gate_up, LayerAmax::n2), d_gate_up_amax});
+  ColumnParallel{divided(ctx, env, gate_up)}.backward(saved.n2, saved.gate_up, to, {n2_amax, d_gate_up_amax});
   env.backward_done(ctx, "mlp.gate_up_proj", d_n2);
 }
 

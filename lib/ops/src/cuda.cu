@@ -1,6 +1,7 @@
 // The operations of cuda.h: the templates of the .cuh files with the CUDA launcher.
 #include "attention.cuh"
 #include "attention_documents.cuh"
+#include "codes.cuh"
 #include "cross_entropy.cuh"
 #include "cuda.h"
 #include "dropout.cuh"
@@ -40,6 +41,11 @@ void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, cons
 
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax) {
   swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up, amax);
+}
+
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedCodes, 2>& to) {
+  swiglu_backward_codes_cuda(CudaLauncher(ctx), dh, gate_up, to);
 }
 
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,

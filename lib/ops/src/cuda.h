@@ -10,6 +10,7 @@
 #include "fp8/base/round.h"
 #include "fp8/device/device.h"
 #include "fp8/ops/attention.h"
+#include "fp8/ops/codes.h"
 #include "fp8/ops/dropout.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
@@ -55,6 +56,9 @@ void copy(const Context& ctx, const View& in, const View& out);
 void zero(const Context& ctx, const View& x);
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax);
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax);
+/// See fp8/ops/codes.h.
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedCodes, 2>& to);
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
                        const VocabularyPart& part);
 void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out);

@@ -14,6 +14,9 @@ void copy(const Context&, const View&, const View&) { no_cuda(); }
 void zero(const Context&, const View&) { no_cuda(); }
 void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_cuda(); }
 void swiglu_backward(const Context&, const View&, const View&, const View&, const Amax&) { no_cuda(); }
+void swiglu_backward_codes(const Context&, const View&, const View&, const std::array<quant::ProducedCodes, 2>&) {
+  no_cuda();
+}
 void embedding_forward(const Context&, const View&, const View&, const View&, const VocabularyPart&) { no_cuda(); }
 void embedding_backward(const Context&, const View&, const View&, const View&, const VocabularyPart&, const View&) {
   no_cuda();

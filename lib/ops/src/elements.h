@@ -61,12 +61,24 @@ FP8_HD inline T swiglu_output(T gate, T up) {
   return dtype::from_float<T>(swiglu_value<T>(dtype::to_float(gate), dtype::to_float(up)));
 }
 
+/// The gradient of gate, given that of the output, before it is rounded to T.
+template <class T>
+FP8_HD inline float swiglu_gate_gradient(float d, float gate, float up) {
+  const float s = sigmoid<T>(gate);
+  return d * up * s * __builtin_fmaf(gate, 1.0f - s, 1.0f);
+}
+
+/// The gradient of up, given that of the output, before it is rounded to T.
+template <class T>
+FP8_HD inline float swiglu_up_gradient(float d, float gate) {
+  return d * silu<T>(gate);
+}
+
 /// The gradients of gate and up, given that of the output, before they are rounded to T.
 template <class T>
 FP8_HD inline void swiglu_gradient_values(float d, float gate, float up, float& d_gate, float& d_up) {
-  const float s = sigmoid<T>(gate);
-  d_gate = d * up * s * __builtin_fmaf(gate, 1.0f - s, 1.0f);
-  d_up = d * silu<T>(gate);
+  d_gate = swiglu_gate_gradient<T>(d, gate, up);
+  d_up = swiglu_up_gradient<T>(d, gate);
 }
 
 /// The gradients of gate and up, given that of the output.

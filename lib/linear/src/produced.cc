@@ -1,0 +1,41 @@
+// Casts of gradients that operations write as codes.
+#include "fp8/linear/produced.h"
+
+#include <algorithm>
+
+#include "fp8/linear/observer.h"
+#include "precision.h"
+
+namespace fp8::linear {
+namespace {
+
+quant::CastOptions options_of_dy(const Weight& weight, const Part& part) {
+  quant::CastOptions options = cast_options(weight.precision, known_for(weight.known.dy, weight.parts, part.begin));
+  options.split = by_rows(weight.precision, part, 1);
+  return options;
+}
+
+}  // namespace
+
+bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted) {
+  const LinearPrecision& precision = weight.precision;
+  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
+      !weight.adapters.empty() || !wanted.db.empty())
+    return false;
+  return std::ranges::all_of(weight.operands, [&](const Operand& o) {
+    const quant::CastPair casts = casts_of_dy(weight, o.part, wanted);
+    return o.folded.empty() && casts.last.fp8() == !wanted.dx.empty() && casts.first.fp8() == !wanted.dw.empty() &&
+           quant::can_produce(ctx, casts, options_of_dy(weight, o.part));
+  });
+}
+
+std::vector<quant::ProducedCodes> begin_gradient(const Context& ctx, const Weight& weight, std::int64_t rows,
+                                                 const Gradients& wanted) {
+  std::vector<quant::ProducedCodes> parts;
+  for (const Operand& o : weight.operands)
+    parts.push_back(quant::begin_produced(ctx, rows, o.part.end - o.part.begin, casts_of_dy(weight, o.part, wanted),
+                                          options_of_dy(weight, o.part)));
+  return parts;
+}
+
+}  // namespace fp8::linear

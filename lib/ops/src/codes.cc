@@ -1,0 +1,40 @@
+// Checks of the operations that write codes.
+#include "fp8/ops/codes.h"
+
+#include "cuda.h"
+#include "rows.h"
+
+namespace fp8::ops {
+namespace {
+
+void check(const Context& ctx, const char* op, std::initializer_list<const View*> views) {
+  need(ctx.device == device::DeviceType::cuda, op, "codes are written on a GPU only");
+  for (const View* v : views) {
+    need_device(ctx, op, *v);
+    need(v->rank == 2 && unit_last_stride(*v), op, "rows must have unit stride");
+    need(v->dtype == DType::bf16, op, "activations must be bf16");
+  }
+}
+
+void check_codes(const char* op, const quant::ProducedCodes& to, std::int64_t rows, std::int64_t columns) {
+  for (const quant::Quantized* q : {&to.codes.last, &to.codes.first})
+    need(q->codes.empty() || (q->codes.shape[0] == rows && q->codes.shape[1] == columns), op,
+         "codes have another shape");
+}
+
+}  // namespace
+
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedCodes, 2>& to) {
+  constexpr const char* kOp = "swiglu backward codes";
+  check(ctx, kOp, {&dh, &gate_up});
+  need(gate_up.shape[0] == dh.shape[0] && gate_up.shape[1] == 2 * dh.shape[1], kOp,
+       "gate_up must be twice as wide as the gradient");
+  for (const quant::ProducedCodes& half : to) check_codes(kOp, half, dh.shape[0], dh.shape[1]);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp,
+                            bytes_of(dh, gate_up) + quant::bytes_of_produced(to[0]) + quant::bytes_of_produced(to[1]),
+                            flops_of(dh, 16));
+  if (!ctx.dry) cuda::swiglu_backward_codes(ctx, dh, gate_up, to);
+}
+
+}  // namespace fp8::ops

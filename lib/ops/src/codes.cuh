@@ -1,0 +1,139 @@
+// The gradients of SwiGLU as sources of casts: a tile is computed in registers, rounded to bf16, and cast by
+// the code that casts a stored matrix.
+#pragma once
+
+#include "elements.h"
+#include "fp8/ops/codes.h"
+#include "fp8/quant/block_scale.cuh"
+#include "rows.cuh"
+
+namespace fp8::ops {
+
+using quant::kPiece;
+using Piece = quant::Piece<dtype::Bf16>;
+
+// A piece of the values, rounded to bf16.
+__device__ inline Piece piece_of(const Group<float, kPiece>& values) {
+  const Bits<dtype::Bf16, kPiece> bits = bits_of<dtype::Bf16>(values);
+  Piece piece;
+  FP8_UNROLL
+  for (int k = 0; k < kPiece / Piece::kPerWord; ++k) piece.words[0].at[k] = bits.words[k];
+  return piece;
+}
+
+__device__ inline Group<float, kPiece> floats_of(const Piece& piece) {
+  Group<float, kPiece> values;
+  FP8_UNROLL
+  for (int k = 0; k < kPiece; ++k) values.at[k] = piece.at(k);
+  return values;
+}
+
+using Matrix = quant::Source<dtype::Bf16>;
+
+inline Matrix matrix_of(const View& v) { return {v.as<dtype::Bf16>(), v.shape[0], v.shape[1], v.stride[0]}; }
+
+// The gradient of gate, or of up.
+struct SwigluGradientSource {
+  using Element = dtype::Bf16;
+  Matrix dh, gate, up;
+  std::int64_t rows, cols;
+  bool of_up;
+
+  __device__ bool aligned() const { return dh.aligned() && gate.aligned() && up.aligned(); }
+  __device__ Piece value(const Piece& dh_piece, const Piece& gate_piece, const Piece& up_piece) const {
+    const Group<float, kPiece> d = floats_of(dh_piece), g = floats_of(gate_piece), u = floats_of(up_piece);
+    Group<float, kPiece> out;
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k)
+      out.at[k] = of_up ? swiglu_up_gradient<dtype::Bf16>(d.at[k], g.at[k])
+                        : swiglu_gate_gradient<dtype::Bf16>(d.at[k], g.at[k], u.at[k]);
+    return piece_of(out);
+  }
+  __device__ void load(const quant::PatchPlace& place, Piece (&pieces)[kPiece]) const {
+    FP8_UNROLL
+    for (int i = 0; i < kPiece; ++i) {
+      const std::int64_t r = place.row() + i, at = r * gate.stride + place.col();
+      Piece d, g, u{};
+      d.load(dh.data + r * dh.stride + place.col());
+      g.load(gate.data + at);
+      if (!of_up) u.load(up.data + at);
+      pieces[i] = value(d, g, u);
+    }
+  }
+  __device__ void load_some(std::int64_t r, std::int64_t c, std::int64_t n, Piece& piece) const {
+    Piece d, g, u;
+    dh.load_some(r, c, n, d);
+    gate.load_some(r, c, n, g);
+    up.load_some(r, c, n, u);
+    piece = value(d, g, u);
+  }
+};
+
+// Where the codes of one gradient go.
+template <class Scales>
+struct GradientCodes {
+  quant::Target row, column;
+  Scales scales;
+  unsigned* amax;
+};
+
+// Adjacent blocks have the tile of both gradients, so that the second finds the operands in the L2 cache.
+template <class Grid, bool kCounted, class Scales>
+__global__ void __launch_bounds__(quant::kCastThreads, 2)
+    swiglu_gradients_kernel(SwigluGradientSource x, GradientCodes<Scales> of_gate, GradientCodes<Scales> of_up,
+                            bool shared, unsigned long long* counts) {
+  const quant::PatchPlace place(static_cast<std::int64_t>(blockIdx.y) * quant::kTile,
+                                static_cast<std::int64_t>(blockIdx.x / 2) * quant::kTile);
+  const auto cast = [&](const GradientCodes<Scales>& to) {
+    quant::cast_tile<Grid, kCounted>(x, place, to.row, to.column, to.scales, shared, to.amax, counts);
+  };
+  x.of_up = blockIdx.x % 2 != 0;
+  if (x.of_up)
+    cast(of_up);
+  else
+    cast(of_gate);
+}
+
+// --- launches ---
+
+// The layouts of a result.
+struct ResultLayouts {
+  quant::CodeLayout row, column;
+  explicit ResultLayouts(const quant::ProducedCodes& to)
+      : row(quant::layout_of(to.codes.last, to.power_of_2)), column(quant::layout_of(to.codes.first, to.power_of_2)) {}
+  dtype::DType format() const { return row.codes != nullptr ? row.format : column.format; }
+};
+
+// Views checked by swiglu_backward_codes.
+template <class Launcher>
+void swiglu_backward_codes_cuda(const Launcher& launch, const View& dh, const View& gate_up,
+                                const std::array<quant::ProducedCodes, 2>& to) {
+  const std::int64_t m = dh.shape[0], f = dh.shape[1];
+  if (m == 0 || f == 0) return;
+  const SwigluGradientSource x{
+      matrix_of(dh), matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), m, f, false};
+  const ResultLayouts of_gate(to[0]), of_up(to[1]);
+  dim3 grid = quant::cast_grid(m, f, of_gate.row, of_gate.column);
+  grid.x *= 2;
+  auto* const counts = reinterpret_cast<unsigned long long*>(to[0].counts);
+  const auto go = [&]<class Scales>(auto scales_of) {
+    const auto half = [&](const ResultLayouts& l, const View& amax) {
+      return GradientCodes<Scales>{quant::target_of(l.row), quant::target_of(l.column), scales_of(l),
+                                   static_cast<unsigned*>(amax.data)};
+    };
+    dtype::with_fp8_grid(of_gate.format(), [&]<class Grid>() {
+      launch("swiglu backward codes", grid, dim3(quant::kCastThreads),
+             counts != nullptr ? swiglu_gradients_kernel<Grid, true, Scales>
+                               : swiglu_gradients_kernel<Grid, false, Scales>,
+             x, half(of_gate, to[0].amax), half(of_up, to[1].amax), to[0].shared, counts);
+    });
+  };
+  if (of_gate.row.computed == nullptr && of_gate.column.computed == nullptr)
+    go.template operator()<quant::GivenScales>([](const ResultLayouts&) { return quant::GivenScales{}; });
+  else
+    go.template operator()<quant::TileScales>([](const ResultLayouts& l) {
+      return quant::TileScales{quant::block_scales<dtype::Bf16>(l.row), quant::block_scales<dtype::Bf16>(l.column)};
+    });
+}
+
+}  // namespace fp8::ops

@@ -1,0 +1,186 @@
+// The kernels that cast what they compute, on the host, thread by thread: codes with their padding, scales, amaxes and
+// counts have the bits of the operation followed by the cast of its result.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cuda.h"
+#include "device_cases.h"
+
+namespace fp8::ops {
+namespace {
+
+using cases::Layout;
+using cases::Matrix;
+using quant::Cast;
+using quant::CastPair;
+using quant::Granularity;
+
+// A context of type CUDA with host memory.
+struct Device {
+  Device() : arena(std::size_t{1} << 24, device::DeviceType::host) {
+    context.device = device::DeviceType::cuda;
+    context.arena = &arena;
+  }
+  device::Arena arena;
+  Context context;
+};
+
+// A view of host memory as one of the device.
+View on_gpu(View v) {
+  v.device = device::DeviceType::cuda;
+  return v;
+}
+
+constexpr Cast kE4m3{DType::e4m3, Granularity::tensor}, kE5m2{DType::e5m2, Granularity::tensor},
+    kRow128{DType::e4m3, Granularity::block1x128}, kSquare128{DType::e4m3, Granularity::block128x128};
+
+constexpr CastPair kPairs[] = {{kE4m3, kE4m3},     {kE5m2, {}},   {{}, kE4m3},
+                               {kRow128, kRow128}, {kRow128, {}}, {kSquare128, kSquare128}};
+
+struct Size {
+  std::int64_t rows, columns;
+};
+// Whole tiles, parts of tiles, and rows that are not whole groups of 16 bytes.
+constexpr Size kSizes[] = {{128, 128}, {1, 16}, {130, 264}, {33, 75}};
+
+// Scale, amax and counts of one cast.
+struct Known {
+  explicit Known(float scale) : scale_(DType::f32, {1}), inverse(DType::f32, {1}), amax(DType::f32, {1}) {
+    *scale_.as<float>() = scale;
+    *inverse.as<float>() = 1 / scale;
+    *amax.as<float>() = 0.0f;
+  }
+  quant::CastOptions options(const CastPair& casts, bool power_of_2, bool counted) {
+    quant::CastOptions o{.power_of_2 = power_of_2, .counts = counted ? &counts : nullptr};
+    const bool whole = casts.last.granularity == Granularity::tensor || casts.first.granularity == Granularity::tensor;
+    if (whole) o.known = {on_gpu(scale_.view()), on_gpu(inverse.view()), on_gpu(amax.view())};
+    return o;
+  }
+  Tensor scale_, inverse, amax;
+  quant::CastCounts counts;
+};
+
+void expect_same_bytes(const View& got, const View& want, const std::string& what) {
+  ASSERT_EQ(got.shape, want.shape) << what;
+  ASSERT_EQ(got.stride, want.stride) << what;
+  if (want.empty()) return;
+  const bool by_row = want.rank == 1 || want.stride[1] == 1;
+  const std::size_t bytes = want.rank == 1
+                                ? want.bytes()
+                                : static_cast<std::size_t>(want.shape[by_row ? 0 : 1] * want.stride[by_row ? 0 : 1]) *
+                                      dtype::size_of(want.dtype);
+  const auto *a = static_cast<const std::uint8_t*>(got.data), *b = static_cast<const std::uint8_t*>(want.data);
+  if (want.dtype == DType::u8) {
+    ASSERT_EQ(std::memcmp(a, b, bytes), 0) << what;
+    return;
+  }
+  for_each_offset(want, [&](std::int64_t at) {
+    ASSERT_EQ(std::memcmp(got.as<float>() + at, want.as<float>() + at, sizeof(float)), 0) << what << " at " << at;
+  });
+}
+
+void expect_same(const quant::Quantized& got, const quant::Quantized& want, const std::string& what) {
+  expect_same_bytes(got.codes, want.codes, what + ", codes");
+  expect_same_bytes(got.scale, want.scale, what + ", scales");
+  expect_same_bytes(got.inverse_scale, want.inverse_scale, what + ", reciprocals");
+}
+
+// Calls write(context, what it writes to), and expects the casts of `values`, bf16, there.
+template <class Write>
+void expect_cast(const View& values, const CastPair& casts, bool power_of_2, bool counted, const std::string& what,
+                 Write write) {
+  Device one, other;
+  Known wanted(300.0f), found(300.0f);
+  const quant::CastOptions options = found.options(casts, power_of_2, counted);
+  const quant::QuantizedPair want =
+      quant::quantize_both(one.context, on_gpu(values), casts, wanted.options(casts, power_of_2, counted));
+  ASSERT_TRUE(quant::can_produce(other.context, casts, options));
+  const quant::ProducedCodes to =
+      quant::begin_produced(other.context, values.shape[0], values.shape[1], casts, options);
+  write(other.context, to);
+  if (casts.last.fp8()) expect_same(to.codes.last, want.last, what + ", rows");
+  if (casts.first.fp8()) expect_same(to.codes.first, want.first, what + ", columns");
+  EXPECT_EQ(*found.amax.as<float>(), *wanted.amax.as<float>()) << what;
+  EXPECT_EQ(found.counts.elements, wanted.counts.elements) << what;
+  EXPECT_EQ(found.counts.saturated, wanted.counts.saturated) << what;
+  EXPECT_EQ(found.counts.underflowed, wanted.counts.underflowed) << what;
+}
+
+template <class F>
+void for_each_case(F f) {
+  for (const Size size : kSizes)
+    for (std::size_t p = 0; p < std::size(kPairs); ++p) {
+      const Layout layout = p % 2 == 0 ? Layout::contiguous : size.columns == 128 ? Layout::wide : Layout::shifted;
+      f(size, kPairs[p], layout, p % 3 == 0,
+        std::to_string(size.rows) + " x " + std::to_string(size.columns) + ", casts " + std::to_string(p));
+    }
+}
+
+TEST(CodesCuda, GradientsOfSwigluEqualTheirCasts) {
+  for_each_case([](Size s, const CastPair& casts, Layout layout, bool flag, const std::string& what) {
+    const Matrix joint(DType::bf16, s.rows, 2 * s.columns, layout, 1, 4), dh(DType::bf16, s.rows, s.columns, layout, 2);
+    const Tensor both(DType::bf16, {s.rows, 2 * s.columns});
+    Device device;
+    cuda::swiglu_backward(device.context, dh.view, joint.view, both.view(), {});
+    for (const std::size_t half : {0u, 1u}) {
+      const auto first = static_cast<std::int64_t>(half) * s.columns;
+      const Tensor values(DType::bf16, {s.rows, s.columns});
+      cuda::copy(device.context, both.view().columns(first, first + s.columns), values.view());
+      expect_cast(values.view(), casts, flag, false, what, [&](const Context& ctx, const quant::ProducedCodes& to) {
+        Known other(7.0f);
+        std::array<quant::ProducedCodes, 2> halves;
+        halves[half] = to;
+        halves[1 - half] = quant::begin_produced(ctx, s.rows, s.columns, casts, other.options(casts, flag, false));
+        swiglu_backward_codes(ctx, on_gpu(dh.view), on_gpu(joint.view), halves);
+      });
+    }
+  });
+}
+
+// Counts of both gradients go to one place.
+TEST(CodesCuda, GradientsOfSwigluAreCounted) {
+  const Matrix joint(DType::bf16, 40, 2 * 136, Layout::contiguous, 1, 4),
+      dh(DType::bf16, 40, 136, Layout::contiguous, 2);
+  const Tensor both(DType::bf16, {40, 2 * 136});
+  Device device;
+  cuda::swiglu_backward(device.context, dh.view, joint.view, both.view(), {});
+  const CastPair casts{kE5m2, kE5m2};
+  Known wanted(1e5f), found(1e5f);
+  const quant::CastOptions options = found.options(casts, false, true);
+  for (const std::int64_t half : {0, 1})
+    quant::quantize_both(device.context, on_gpu(both.view().columns(half * 136, half * 136 + 136)), casts,
+                         wanted.options(casts, false, true));
+  swiglu_backward_codes(device.context, on_gpu(dh.view), on_gpu(joint.view),
+                        {quant::begin_produced(device.context, 40, 136, casts, options),
+                         quant::begin_produced(device.context, 40, 136, casts, options)});
+  EXPECT_EQ(found.counts.elements, wanted.counts.elements);
+  EXPECT_GT(wanted.counts.saturated, 0);
+  EXPECT_EQ(found.counts.saturated, wanted.counts.saturated);
+  EXPECT_EQ(found.counts.underflowed, wanted.counts.underflowed);
+  EXPECT_EQ(*found.amax.as<float>(), *wanted.amax.as<float>());
+}
+
+TEST(CodesCuda, WhatAnOperationCanWrite) {
+  Device device;
+  Known known(1.0f);
+  const auto can = [&](const CastPair& casts, const quant::CastOptions& options) {
+    return quant::can_produce(device.context, casts, options);
+  };
+  const quant::CastOptions scale = known.options({kE4m3, kE4m3}, false, false);
+  quant::CastOptions own = scale, emulated = scale;
+  own.known.own_amax = true;
+  emulated.emulate = true;
+  EXPECT_TRUE(can({kE4m3, kE4m3}, scale));
+  EXPECT_FALSE(can({kE4m3, kE4m3}, {}));
+  EXPECT_FALSE(can({kE4m3, kE5m2}, scale));
+  EXPECT_FALSE(can({kE4m3, kE4m3}, own));
+  EXPECT_FALSE(can({kE4m3, kE4m3}, emulated));
+  EXPECT_FALSE(can({{}, {}}, scale));
+  EXPECT_TRUE(can({kRow128, {}}, {}));
+  EXPECT_FALSE(can({{DType::e4m3, Granularity::row}, {}}, scale));
+  EXPECT_FALSE(quant::can_produce(Host(), {kE4m3, kE4m3}, scale));
+}
+
+}  // namespace
+}  // namespace fp8::ops
