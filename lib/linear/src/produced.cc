@@ -1,13 +1,26 @@
-// Casts of gradients that operations write as codes.
+// Casts of inputs and gradients that operations write as codes.
 #include "fp8/linear/produced.h"
 
 #include <algorithm>
 
 #include "fp8/linear/observer.h"
+#include "operands.h"
 #include "precision.h"
 
 namespace fp8::linear {
 namespace {
+
+quant::CastPair casts_of_x(const Weight& weight, bool keeps) {
+  const quant::Recipe& recipe = recipe_of(weight.precision);
+  return {.last = recipe.forward.x, .first = keeps ? recipe.wgrad.x : quant::Cast{}};
+}
+
+quant::CastOptions options_of_x(const Weight& weight, const View& amax) {
+  quant::CastOptions options = cast_options(weight.precision, weight.known.x);
+  options.amax = amax;
+  options.split = by_columns(weight.precision);
+  return options;
+}
 
 quant::CastOptions options_of_dy(const Weight& weight, const Part& part) {
   quant::CastOptions options = cast_options(weight.precision, known_for(weight.known.dy, weight.parts, part.begin));
@@ -16,6 +29,19 @@ quant::CastOptions options_of_dy(const Weight& weight, const Part& part) {
 }
 
 }  // namespace
+
+bool can_write_input(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool keeps) {
+  const InputForms read = forms_read(weight, Pass::forward);
+  return read.rows && !read.values && (!keeps || forms_kept(ctx, weight, x) == InputForms{.columns = true}) &&
+         quant::can_produce(ctx, casts_of_x(weight, keeps), options_of_x(weight, amax));
+}
+
+ProducedInput begin_input(const Context& ctx, const Weight& weight, std::int64_t rows, std::int64_t columns,
+                          const View& amax, device::PooledMemory* kept) {
+  const quant::ProducedCodes codes =
+      quant::begin_produced(ctx, rows, columns, casts_of_x(weight, kept != nullptr), options_of_x(weight, amax), kept);
+  return {{.values = {}, .rows = codes.codes.last, .columns = codes.codes.first}, codes};
+}
 
 bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted) {
   const LinearPrecision& precision = weight.precision;

@@ -117,8 +117,8 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
 
 // Where the input of a linear is while forward computes: its values, and memory for codes if backward reads only those.
 struct LinearInput {
-  View values;
-  device::PooledMemory* codes;
+  View values{};
+  device::PooledMemory* codes = nullptr;
 };
 
 // Memory for values that backward reads.
@@ -139,6 +139,26 @@ LinearInput allocate_input(const Context& ctx, const LayerEnvironment& env, cons
   return {allocate(ctx, type, {rows, columns}, "scratch"), env.kept};
 }
 
+// Whether the operation that computes the input [rows, columns] of a linear writes codes in place of it: nothing reads
+// the values, and the scale is known, follows from `amax` (empty: unknown) or is of blocks.
+bool writes_input(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, std::int64_t rows,
+                  std::int64_t columns, const View& amax) {
+  const DType type = env.execution.activation;
+  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && !env.observed && type == DType::bf16 &&
+         linear::can_write_input(ctx, weight, tensor::make_view(nullptr, type, ctx.device, {rows, columns}), amax,
+                                 env.kept != nullptr);
+}
+
+// The result y of a linear whose input [rows, columns] `write` writes as codes. Returns what backward reads.
+template <class Write>
+linear::Input forward_written(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight,
+                              std::int64_t rows, std::int64_t columns, const View& amax, const View& y, Write&& write) {
+  const linear::ProducedInput x = linear::begin_input(ctx, weight, rows, columns, amax, env.kept);
+  write(x.codes);
+  linear::forward(ctx, env.engine, weight, x.input, y);
+  return {.values = {}, .columns = x.input.columns};
+}
+
 // Passes the output of a layer to the observer.
 void output_done(const Context& ctx, const LayerEnvironment& env, int unit, const View& x) {
   if (env.observer != nullptr) env.observer->observe(ctx, {false, unit, "mlp.residual"}, x);
@@ -150,9 +170,11 @@ void norm_and_qkv(const Context& ctx, const LayerEnvironment& env, const UnitWei
   const device::Scope scope(*ctx.arena);
   const linear::Weight& qkv = w.of(Slot::qkv);
   const ColumnParallel projections{divided(ctx, env, qkv)};
-  const auto [n1, codes] = allocate_input(ctx, env, projections, env.rows.own(), env.config.hidden_size);
+  const std::int64_t m = env.rows.own(), c = env.config.hidden_size;
   const View norm = w.vector(Slot::input_norm);
   const ops::Amax amax = recorded(qkv, input_amax(env, qkv, LayerAmax::n1));
+  const bool writes = writes_input(ctx, env, qkv, m, c, amax.value);
+  const auto [n1, codes] = writes ? LinearInput{} : allocate_input(ctx, env, projections, m, c);
   if (in.delta.empty()) {
     ops::rmsnorm_forward(ctx, in.x, norm, eps_of(env), n1, saved.rstd1, amax);
   } else {
@@ -168,7 +190,10 @@ void norm_and_qkv(const Context& ctx, const LayerEnvironment& env, const UnitWei
   }
   env.forward_done(ctx, "input_layernorm", n1);
   env.rows.reduce_amax(ctx, amax.value);
-  saved.n1 = projections.forward(n1, saved.qkv, amax.value, codes);
+  saved.n1 = writes ? forward_written(
+                          ctx, env, qkv, m, c, amax.value, saved.qkv,
+                          [&](const quant::ProducedCodes& to) { ops::rmsnorm_codes(ctx, in.x, norm, saved.rstd1, to); })
+                    : projections.forward(n1, saved.qkv, amax.value, codes);
 }
 
 // From the projections saved.qkv to `out` [M, C], the output of the attention block without the residual.
@@ -224,9 +249,16 @@ void norm_and_gate_up(const Context& ctx, const LayerEnvironment& env, const Uni
   const device::Scope scope(*ctx.arena);
   const linear::Weight& gate_up = w.of(Slot::gate_up);
   const ColumnParallel projections{divided(ctx, env, gate_up)};
-  const auto [n2, codes] = allocate_input(ctx, env, projections, env.rows.own(), env.config.hidden_size);
+  const std::int64_t m = env.rows.own(), c = env.config.hidden_size;
+  const View amax = input_amax(env, gate_up, LayerAmax::n2);
+  const bool writes = writes_input(ctx, env, gate_up, m, c, amax);
+  const auto [n2, codes] = writes ? LinearInput{} : allocate_input(ctx, env, projections, m, c);
   second_norm(ctx, env, w, x, delta, saved, n2);
-  saved.n2 = projections.forward(n2, saved.gate_up, input_amax(env, gate_up, LayerAmax::n2), codes);
+  saved.n2 = writes ? forward_written(ctx, env, gate_up, m, c, amax, saved.gate_up,
+                                      [&](const quant::ProducedCodes& to) {
+                                        ops::rmsnorm_codes(ctx, saved.mid, w.vector(Slot::post_norm), saved.rstd2, to);
+                                      })
+                    : projections.forward(n2, saved.gate_up, amax, codes);
 }
 
 // From the projections saved.gate_up to `out` [M, C], the output of the MLP without the residual. With `skip_output`
@@ -238,6 +270,11 @@ void mlp_block(const Context& ctx, const LayerEnvironment& env, const UnitWeight
   const linear::Weight& down = w.of(Slot::down);
   const RowParallel projection{divided(ctx, env, down)};
   const View h_amax = input_amax(env, down, LayerAmax::h);
+  if (!skip_output && writes_input(ctx, env, down, env.rows.all, f, {})) {
+    saved.h = forward_written(ctx, env, down, env.rows.all, f, {}, out,
+                              [&](const quant::ProducedCodes& to) { ops::swiglu_codes(ctx, saved.gate_up, to); });
+    return;
+  }
   const auto [h, codes] = skip_output ? LinearInput{allocate_values(ctx, env, env.rows.all, f), nullptr}
                                       : allocate_input(ctx, env, projection, env.rows.all, f);
   env.forward_done(ctx, "mlp.gate_proj", saved.gate_up.columns(0, f));

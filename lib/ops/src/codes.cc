@@ -24,6 +24,28 @@ void check_codes(const char* op, const quant::ProducedCodes& to, std::int64_t ro
 
 }  // namespace
 
+void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
+                   const quant::ProducedCodes& to) {
+  constexpr const char* kOp = "rmsnorm codes";
+  check(ctx, kOp, {&x});
+  check_codes(kOp, to, x.shape[0], x.shape[1]);
+  need(weight.dtype == x.dtype && weight.size() == x.shape[1] && weight.contiguous(), kOp,
+       "the weight does not match the activations");
+  need(rstd.dtype == DType::f32 && rstd.size() == x.shape[0] && rstd.contiguous(), kOp, "rstd is not one for each row");
+  const device::Timer timer(ctx, device::Work::cast, kOp, bytes_of(x, weight, rstd) + quant::bytes_of_produced(to),
+                            flops_of(x, 4));
+  if (!ctx.dry) cuda::rmsnorm_codes(ctx, x, weight, rstd, to);
+}
+
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to) {
+  constexpr const char* kOp = "swiglu codes";
+  check(ctx, kOp, {&gate_up});
+  check_codes(kOp, to, gate_up.shape[0], gate_up.shape[1] / 2);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up) + quant::bytes_of_produced(to),
+                            flops_of(gate_up, 3));
+  if (!ctx.dry) cuda::swiglu_codes(ctx, gate_up, to);
+}
+
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to) {
   constexpr const char* kOp = "swiglu backward codes";

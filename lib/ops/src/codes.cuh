@@ -1,10 +1,11 @@
-// The gradients of SwiGLU as sources of casts: a tile is computed in registers, rounded to bf16, and cast by
+// Norms, SwiGLU and its gradients as sources of casts: a tile is computed in registers, rounded to bf16, and cast by
 // the code that casts a stored matrix.
 #pragma once
 
 #include "elements.h"
 #include "fp8/ops/codes.h"
 #include "fp8/quant/block_scale.cuh"
+#include "norm.cuh"
 #include "rows.cuh"
 
 namespace fp8::ops {
@@ -31,6 +32,68 @@ __device__ inline Group<float, kPiece> floats_of(const Piece& piece) {
 using Matrix = quant::Source<dtype::Bf16>;
 
 inline Matrix matrix_of(const View& v) { return {v.as<dtype::Bf16>(), v.shape[0], v.shape[1], v.stride[0]}; }
+
+// The normalized rows of x.
+struct NormSource {
+  using Element = dtype::Bf16;
+  Matrix x, weight;  // one row of weights
+  const float* rstd;
+  std::int64_t rows, cols;
+
+  __device__ bool aligned() const { return x.aligned() && weight.aligned(); }
+  __device__ static Piece value(const Piece& x, float inverse, const Piece& w) {
+    Group<float, kPiece> out = normalized_group<dtype::Bf16>(floats_of(x), inverse);
+    const Group<float, kPiece> by = floats_of(w);
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) out.at[k] *= by.at[k];
+    return piece_of(out);
+  }
+  __device__ void load(const quant::PatchPlace& place, Piece (&pieces)[kPiece]) const {
+    Piece w;
+    w.load(weight.data + place.col());
+    x.load(place, pieces);
+    FP8_UNROLL
+    for (int i = 0; i < kPiece; ++i) pieces[i] = value(pieces[i], rstd[place.row() + i], w);
+  }
+  __device__ void load_some(std::int64_t r, std::int64_t c, std::int64_t n, Piece& piece) const {
+    Piece from, w;
+    x.load_some(r, c, n, from);
+    weight.load_some(0, c, n, w);
+    piece = value(from, n > 0 ? rstd[r] : 0.0f, w);
+  }
+};
+
+// silu(gate) * up.
+struct SwigluSource {
+  using Element = dtype::Bf16;
+  Matrix gate, up;
+  std::int64_t rows, cols;
+
+  __device__ bool aligned() const { return gate.aligned() && up.aligned(); }
+  __device__ static Piece value(const Piece& gate, const Piece& up) {
+    const Group<float, kPiece> g = floats_of(gate), u = floats_of(up);
+    Group<float, kPiece> out;
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) out.at[k] = swiglu_value<dtype::Bf16>(g.at[k], u.at[k]);
+    return piece_of(out);
+  }
+  __device__ void load(const quant::PatchPlace& place, Piece (&pieces)[kPiece]) const {
+    const std::int64_t at = place.row() * gate.stride + place.col();
+    FP8_UNROLL
+    for (int i = 0; i < kPiece; ++i) {
+      Piece g, u;
+      g.load(gate.data + at + i * gate.stride);
+      u.load(up.data + at + i * up.stride);
+      pieces[i] = value(g, u);
+    }
+  }
+  __device__ void load_some(std::int64_t r, std::int64_t c, std::int64_t n, Piece& piece) const {
+    Piece g, u;
+    gate.load_some(r, c, n, g);
+    up.load_some(r, c, n, u);
+    piece = value(g, u);
+  }
+};
 
 // The gradient of gate, or of up.
 struct SwigluGradientSource {
@@ -103,6 +166,31 @@ struct ResultLayouts {
       : row(quant::layout_of(to.codes.last, to.power_of_2)), column(quant::layout_of(to.codes.first, to.power_of_2)) {}
   dtype::DType format() const { return row.codes != nullptr ? row.format : column.format; }
 };
+
+template <class Launcher, class From>
+void launch_produced(const Launcher& launch, const char* name, const From& from, const quant::ProducedCodes& to) {
+  const ResultLayouts of(to);
+  quant::launch_cast(launch, name, from, of.row, of.column, to.shared, to.amax, to.counts);
+}
+
+// Views checked by rmsnorm_codes.
+template <class Launcher>
+void rmsnorm_codes_cuda(const Launcher& launch, const View& x, const View& weight, const View& rstd,
+                        const quant::ProducedCodes& to) {
+  launch_produced(launch, "rmsnorm codes",
+                  NormSource{matrix_of(x), matrix_of(weight.reshaped({1, weight.size()})), rstd.as<float>(), x.shape[0],
+                             x.shape[1]},
+                  to);
+}
+
+// Views checked by swiglu_codes.
+template <class Launcher>
+void swiglu_codes_cuda(const Launcher& launch, const View& gate_up, const quant::ProducedCodes& to) {
+  const std::int64_t f = gate_up.shape[1] / 2;
+  launch_produced(
+      launch, "swiglu codes",
+      SwigluSource{matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), gate_up.shape[0], f}, to);
+}
 
 // Views checked by swiglu_backward_codes.
 template <class Launcher>

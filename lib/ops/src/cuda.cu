@@ -43,6 +43,15 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
   swiglu_backward_cuda(CudaLauncher(ctx), dh, gate_up, d_gate_up, amax);
 }
 
+void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
+                   const quant::ProducedCodes& to) {
+  rmsnorm_codes_cuda(CudaLauncher(ctx), x, weight, rstd, to);
+}
+
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to) {
+  swiglu_codes_cuda(CudaLauncher(ctx), gate_up, to);
+}
+
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to) {
   swiglu_backward_codes_cuda(CudaLauncher(ctx), dh, gate_up, to);

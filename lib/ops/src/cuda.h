@@ -57,6 +57,9 @@ void zero(const Context& ctx, const View& x);
 void swiglu_forward(const Context& ctx, const View& gate_up, const View& h, const Amax& amax);
 void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, const View& d_gate_up, const Amax& amax);
 /// See fp8/ops/codes.h.
+void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
+                   const quant::ProducedCodes& to);
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to);
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to);
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,

@@ -14,6 +14,8 @@ void copy(const Context&, const View&, const View&) { no_cuda(); }
 void zero(const Context&, const View&) { no_cuda(); }
 void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_cuda(); }
 void swiglu_backward(const Context&, const View&, const View&, const View&, const Amax&) { no_cuda(); }
+void rmsnorm_codes(const Context&, const View&, const View&, const View&, const quant::ProducedCodes&) { no_cuda(); }
+void swiglu_codes(const Context&, const View&, const quant::ProducedCodes&) { no_cuda(); }
 void swiglu_backward_codes(const Context&, const View&, const View&, const std::array<quant::ProducedCodes, 2>&) {
   no_cuda();
 }

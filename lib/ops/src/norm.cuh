@@ -103,8 +103,9 @@ struct NormForward {
         held.at[k] = bits_of<T>(out);
         largest.add(floats_of(held.at[k]));
       }
-      held.write(op.y[i], columns, chunk);
+      if (!op.y.empty()) held.write(op.y[i], columns, chunk);
     }
+    __device__ bool results_wanted() const { return !op.y.empty() || op.amax.bits != nullptr; }
     __device__ void row(std::int64_t i) {
       float square = 0;
       for (int chunk = 0; chunk < columns.chunks(); ++chunk) {
@@ -122,6 +123,7 @@ struct NormForward {
       }
       const float inverse = 1.0f / std::sqrt(team_sum<Team>(square) / static_cast<float>(columns.n) + op.eps);
       if (columns.first == 0) *op.rstd[i] = inverse;
+      if (!results_wanted()) return;
       for (int chunk = columns.chunks() - 1; chunk >= 0; --chunk) {  // the last one is still in registers
         if (chunk + 1 < columns.chunks()) held.read(op.sum[i], columns, chunk);
         write(i, chunk, inverse);

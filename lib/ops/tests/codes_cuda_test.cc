@@ -117,6 +117,17 @@ void for_each_case(F f) {
     }
 }
 
+TEST(CodesCuda, SwigluEqualsItsCast) {
+  for_each_case([](Size s, const CastPair& casts, Layout layout, bool flag, const std::string& what) {
+    const Matrix joint(DType::bf16, s.rows, 2 * s.columns, layout, 1, 10);
+    const Tensor h(DType::bf16, {s.rows, s.columns});
+    Device device;
+    cuda::swiglu_forward(device.context, joint.view, h.view(), {});
+    expect_cast(h.view(), casts, flag, !flag, what,
+                [&](const Context& ctx, const quant::ProducedCodes& to) { swiglu_codes(ctx, on_gpu(joint.view), to); });
+  });
+}
+
 TEST(CodesCuda, GradientsOfSwigluEqualTheirCasts) {
   for_each_case([](Size s, const CastPair& casts, Layout layout, bool flag, const std::string& what) {
     const Matrix joint(DType::bf16, s.rows, 2 * s.columns, layout, 1, 4), dh(DType::bf16, s.rows, s.columns, layout, 2);
@@ -159,6 +170,48 @@ TEST(CodesCuda, GradientsOfSwigluAreCounted) {
   EXPECT_EQ(found.counts.saturated, wanted.counts.saturated);
   EXPECT_EQ(found.counts.underflowed, wanted.counts.underflowed);
   EXPECT_EQ(*found.amax.as<float>(), *wanted.amax.as<float>());
+}
+
+// The norm writes no values before: with an addition or alone, its sum and rstd are those of a norm that does.
+TEST(CodesCuda, NormsEqualTheirCasts) {
+  for_each_case([](Size s, const CastPair& casts, Layout layout, bool flag, const std::string& what) {
+    const Matrix x(DType::bf16, s.rows, s.columns, layout, 1, 10), delta(DType::bf16, s.rows, s.columns, layout, 2);
+    const Tensor w = make(DType::bf16, {s.columns}, random_values(s.columns, 3)), sum(DType::bf16, {s.rows, s.columns}),
+                 y(DType::bf16, {s.rows, s.columns}), rstd(DType::f32, {s.rows}),
+                 other_sum(DType::bf16, {s.rows, s.columns}), other_rstd(DType::f32, {s.rows});
+    Device device;
+    AddNorm norm{x.view, delta.view, w.view(), 1e-5f, sum.view(), y.view(), rstd.view()};
+    if (flag) norm.delta = {}, norm.sum = x.view;
+    cuda::norm_forward(device.context, "norm", norm);
+    norm.y = {};
+    norm.rstd = other_rstd.view();
+    if (!flag) norm.sum = other_sum.view();
+    cuda::norm_forward(device.context, "norm", norm);
+    expect_same_bytes(other_rstd.view(), rstd.view(), what);
+    expect_cast(y.view(), casts, flag, !flag, what, [&](const Context& ctx, const quant::ProducedCodes& to) {
+      rmsnorm_codes(ctx, on_gpu(norm.sum), on_gpu(w.view()), on_gpu(other_rstd.view()), to);
+    });
+  });
+}
+
+// The scale follows from the amax that the norm records without values.
+TEST(CodesCuda, ANormWithoutValuesRecordsTheirAmax) {
+  const Matrix x(DType::bf16, 40, 264, Layout::contiguous, 1, 10);
+  const Tensor w = make(DType::bf16, {264}, random_values(264, 3)), y(DType::bf16, {40, 264}), rstd(DType::f32, {40}),
+               amax = make(DType::f32, {1}, {0});
+  Device device;
+  cuda::norm_forward(device.context, "norm", {x.view, {}, w.view(), 1e-5f, x.view, y.view(), rstd.view()});
+  cuda::norm_forward(device.context, "norm",
+                     {x.view, {}, w.view(), 1e-5f, x.view, {}, rstd.view(), {amax.view(), false}});
+  for (const CastPair& casts : {CastPair{kE4m3, kE4m3}, CastPair{kE4m3, {}}}) {
+    const quant::QuantizedPair want = quant::quantize_both(device.context, on_gpu(y.view()), casts, {});
+    const quant::CastOptions options{.amax = on_gpu(amax.view())};
+    ASSERT_TRUE(quant::can_produce(device.context, casts, options));
+    const quant::ProducedCodes to = quant::begin_produced(device.context, 40, 264, casts, options);
+    rmsnorm_codes(device.context, on_gpu(x.view), on_gpu(w.view()), on_gpu(rstd.view()), to);
+    expect_same(to.codes.last, want.last, "rows");
+    if (casts.first.fp8()) expect_same(to.codes.first, want.first, "columns");
+  }
 }
 
 TEST(CodesCuda, WhatAnOperationCanWrite) {

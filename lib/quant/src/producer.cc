@@ -20,16 +20,17 @@ bool can_produce(const Context& ctx, const CastPair& casts, const CastOptions& o
 }
 
 ProducedCodes begin_produced(const Context& ctx, std::int64_t rows, std::int64_t cols, const CastPair& casts,
-                             const CastOptions& options) {
+                             const CastOptions& options, device::PooledMemory* keep) {
   View shape{};
   shape.rank = 2;
   shape.shape = {rows, cols, 0, 0};
-  const QuantizedPair pair = allocate_pair(ctx, shape, casts, options);
+  const QuantizedPair pair = allocate_pair(ctx, shape, casts, options, keep);
   if (options.known.scale.empty())
     for (const Quantized* q : {&pair.last, &pair.first})
       if (computes_scales(pair, *q))
         scales_from_amax(ctx, options.amax, {q->format, options.rule, options.power_of_2}, q->scale, q->inverse_scale);
-  return {pair, casts.shared(), options.power_of_2, options.known.amax, options.counts};
+  const bool counts_both = keep != nullptr && options.counts != nullptr;
+  return {pair, casts.shared() && !counts_both, options.power_of_2, options.known.amax, options.counts};
 }
 
 double bytes_of_produced(const ProducedCodes& to) {

@@ -1,5 +1,5 @@
-/// Gradients of the output of a linear that the operation before it casts as it computes them (fp8/quant/producer.h),
-/// on a device. Results, amaxes and counts have the bits of backward() with the values.
+/// Inputs and gradients of a linear that the operation before it casts as it computes them (fp8/quant/producer.h), on a
+/// device. Results, amaxes and counts have the bits of forward() and backward() with the values.
 #pragma once
 
 #include <span>
@@ -10,15 +10,29 @@
 
 namespace fp8::linear {
 
-/// Whether an operation can write all that backward() reads of dy: codes of every part, and neither adapters, a bias
-/// nor an observer read values.
+/// An input without values, and where the operation writes its codes.
+struct ProducedInput {
+  Input input;
+  quant::ProducedCodes codes;
+};
+
+/// Whether an operation can write all that forward(), and with `keeps` backward(), reads of x, of which shape and type
+/// are read. `amax` is f32 [1] if the operation before records the amax of x, else empty.
+bool can_write_input(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool keeps);
+
+/// Allocates codes of x [rows, columns], which can_write_input() allows, and computes their scale if it follows from
+/// `amax`. Codes for backward() are in memory of `kept`, those of forward() in the arena; null: backward() reads none.
+ProducedInput begin_input(const Context& ctx, const Weight& weight, std::int64_t rows, std::int64_t columns,
+                          const View& amax, device::PooledMemory* kept);
+
+/// Whether an operation can write all that backward() reads of dy.
 bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted);
 
 /// Allocates codes of dy [rows, N], which can_write_gradient() allows, for each part; memory from the arena.
 std::vector<quant::ProducedCodes> begin_gradient(const Context& ctx, const Weight& weight, std::int64_t rows,
                                                  const Gradients& wanted);
 
-/// backward() with the codes of dy, bf16, that an operation has written to those of begin_gradient().
+/// backward() with the codes of dy, bf16, of begin_gradient().
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x,
               std::span<const quant::ProducedCodes> dy, const Gradients& gradients, const KnownAmaxes& amaxes = {});
 

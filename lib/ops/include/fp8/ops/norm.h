@@ -13,7 +13,8 @@ namespace fp8::ops {
 using device::Context;
 using tensor::View;
 
-/// y = norm(x); rstd f32 [M] or [M, H] is needed by the backward pass. y may be x.
+/// y = norm(x); rstd f32 [M] or [M, H] is needed by the backward pass. y may be x; on a device it may be empty, where
+/// rmsnorm_codes() (codes.h) follows.
 /// `amax` f32 [1]: of y.
 void rmsnorm_forward(const Context& ctx, const View& x, const View& weight, float eps, const View& y, const View& rstd,
                      const Amax& amax = {});
@@ -24,7 +25,7 @@ struct AddNorm {
   View weight;    ///< [C]
   float eps;      ///< added to the mean square
   View sum;       ///< result: x + delta, rounded; may be x or delta
-  View y;         ///< result: norm(sum)
+  View y;         ///< result: norm(sum); may be empty on a device
   View rstd;      ///< result f32 [M] or [M, H]: 1 / sqrt(mean square + eps), for the backward pass
   Amax amax{};    ///< result f32 [1]: amax of y
 };

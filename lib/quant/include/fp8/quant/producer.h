@@ -3,7 +3,7 @@
 /// of the stored matrix.
 #pragma once
 
-#include "fp8/quant/quantize.h"
+#include "fp8/quant/keep.h"
 
 namespace fp8::quant {
 
@@ -23,9 +23,9 @@ struct ProducedCodes {
 bool can_produce(const Context& ctx, const CastPair& casts, const CastOptions& options);
 
 /// Allocates the results of quantize_both() of a matrix [rows, cols] that can_produce() allows, in the same memory, and
-/// computes scales from a given amax.
+/// computes scales from a given amax. With `keep` in that of quantize_keeping(), which counts both casts.
 ProducedCodes begin_produced(const Context& ctx, std::int64_t rows, std::int64_t cols, const CastPair& casts,
-                             const CastOptions& options);
+                             const CastOptions& options, device::PooledMemory* keep = nullptr);
 
 /// Bytes that a kernel writes for the results, scales of blocks included.
 double bytes_of_produced(const ProducedCodes& to);
