@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "fp8/dtype/dispatch.h"
@@ -33,6 +34,30 @@ constexpr FoldRange fold_range() {
   constexpr std::uint32_t kSmallest = Grid::kMinExponent - Grid::kFractionBits;  // exponent field of the smallest code
   constexpr float kLargestProduct = 0x1p127f;
   return {std::bit_cast<float>((128u - kSmallest) << 23), kLargestProduct / Grid::kMax};
+}
+
+constexpr BlockExtent kSquare = block_extent(Granularity::block128x128);
+
+// Codes of the rows [first, end) of x, which are of one row of blocks, and the scales of these, with `down` rows of
+// blocks before them.
+template <class Grid, class T>
+RowCounts cast_row_of_squares(const MatrixRows<T>& x, const Quantized& q, const BlockRule& rule, std::int64_t down) {
+  const std::int64_t first = down * kSquare.along, end = std::min(x.count, first + kSquare.along);
+  std::vector<Magnitude<T>> largest(static_cast<std::size_t>(x.length));
+  std::vector<float> scales(largest.size());
+  for (std::int64_t r = first; r < end; ++r) row_loops<T>().amax_into_but_nan(x.row(r), largest.data(), x.length);
+  for (std::int64_t begin = 0, b = down * q.scale.stride[0]; begin < x.length; begin += kSquare.across, ++b) {
+    const std::int64_t n = std::min(kSquare.across, x.length - begin);
+    const auto [scale, inverse] =
+        rule(from_magnitude(*std::max_element(largest.begin() + begin, largest.begin() + begin + n)));
+    q.scale.as<float>()[b] = scale;
+    q.inverse_scale.as<float>()[b] = inverse;
+    std::fill_n(scales.begin() + begin, n, scale);
+  }
+  RowCounts counts;
+  for (std::int64_t r = first; r < end; ++r)
+    counts += cast_row<Grid>(x.row(r), scales.data(), q.codes.as<std::uint8_t>() + r * x.length, x.length);
+  return counts;
 }
 
 // One cast of a matrix.
@@ -202,6 +227,40 @@ CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options) 
     });
   });
   return counts;
+}
+
+CastCounts cast_squares_to_bytes(const View& x, const Quantized& q, const CastOptions& options) {
+  std::int64_t saturated = 0, underflowed = 0;
+  dtype::with_fp8_grid(q.format, [&]<class Grid>() {
+    dtype::with_float_type(x.dtype, "cast_blocks_to_bytes", [&]<class T>() {
+      const MatrixRows<T> rows = rows_of<T>(x);
+      const BlockRule rule = block_rule<T>(q.granularity, Grid::kMax, options.power_of_2);
+#pragma omp parallel for reduction(+ : saturated, underflowed) if (rows.parallel())
+      for (std::int64_t down = 0; down < q.scale.shape[0]; ++down) {
+        const RowCounts counts = cast_row_of_squares<Grid>(rows, q, rule, down);
+        saturated += counts.saturated;
+        underflowed += counts.underflowed;
+      }
+    });
+  });
+  return {.elements = x.size(), .saturated = saturated, .underflowed = underflowed};
+}
+
+void fold_squares(Quantized& q) {
+  const std::span inverse(q.inverse_scale.as<float>(), static_cast<std::size_t>(q.inverse_scale.size()));
+  dtype::with_fp8_grid(q.format, [&]<class Grid>() {
+    constexpr FoldRange kRange = fold_range<Grid>();
+    q.folded = std::ranges::all_of(inverse, [&](float f) { return f >= kRange.least && f <= kRange.greatest; });
+  });
+  if (!q.folded) return;
+  const std::int64_t cols = q.codes.shape[1];
+#pragma omp parallel for if (q.codes.size() >= kParallelElements)
+  for (std::int64_t r = 0; r < q.codes.shape[0]; ++r) {
+    Bf16* const row = q.codes.as<Bf16>() + r * q.codes.stride[0];
+    const float* const of_row = inverse.data() + r / kSquare.along * q.inverse_scale.stride[0];
+    for (std::int64_t c = 0; c < cols; ++c)
+      row[c] = dtype::from_float<Bf16>(dtype::to_float(row[c]) * of_row[c / kSquare.across]);
+  }
 }
 
 }  // namespace fp8::quant

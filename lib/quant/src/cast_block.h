@@ -20,4 +20,12 @@ bool folds(const Quantized& q, const CastOptions& options);
 /// q.folded. Deterministic for any number of threads.
 CastCounts cast_blocks(const View& x, Quantized& q, const CastOptions& options);
 
+/// Casts x, a matrix with unit column stride, to codes with scales for blocks of 128 x 128: q.codes u8, contiguous, and
+/// q.scale and q.inverse_scale, which have memory. Deterministic for any number of threads.
+CastCounts cast_squares_to_bytes(const View& x, const Quantized& q, const CastOptions& options);
+
+/// Multiplies the BF16 values of codes with scales for blocks of 128 x 128 by their inverse scales if every product is
+/// zero or a normal BF16; q.folded tells whether it was done.
+void fold_squares(Quantized& q);
+
 }  // namespace fp8::quant

@@ -3,6 +3,8 @@
 /// Private to this crate.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <type_traits>
@@ -128,6 +130,19 @@ RowCounts cast_row(const T* x, OneScale scale, Bf16* out, std::int64_t n) {
 template <class Grid, class T>
 RowCounts cast_row(const T* x, OneScale scale, std::uint8_t* out, std::int64_t n) {
   return grid_loops<Grid, T>().bytes(x, scale.scale, out, n);
+}
+/// out[i] = code of x[i] * scale[i]. BF16 represents every code, so that the second rounding is exact.
+template <class Grid, class T>
+RowCounts cast_row(const T* x, const float* scale, std::uint8_t* out, std::int64_t n) {
+  constexpr std::int64_t kChunk = 1024;
+  std::array<Bf16, kChunk> values;
+  RowCounts counts;
+  for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+    const std::int64_t some = std::min(kChunk, n - begin);
+    counts += cast_row<Grid>(x + begin, scale + begin, values.data(), some);
+    cast_row<Grid>(values.data(), OneScale{1.0f}, out + begin, some);
+  }
+  return counts;
 }
 
 }  // namespace fp8::quant

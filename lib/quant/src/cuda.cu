@@ -52,6 +52,15 @@ void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, 
   rows_to_bytes_cuda<CudaLauncher>(ctx, x, format, options, codes, scales);
 }
 
+void cast_columns_to_bytes(const Context& ctx, const View& x, dtype::DType format, const View& scales,
+                           const View& codes, CastCounts* counts) {
+  launch_cast_columns(CudaLauncher(ctx), x, format, scales, codes, counts);
+}
+
+void cast_blocks_to_bytes(const Context& ctx, const View& x, const Quantized& q, const CastOptions& options) {
+  quantize_into(ctx, CudaLauncher(ctx), x, {.last = q, .first = {}}, false, options);
+}
+
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts) {
   cast_to_bytes_cuda<CudaLauncher>(ctx, x, format, scale, codes, counts);

@@ -36,6 +36,11 @@ void reciprocals(const Context& ctx, const View& scales, const View& out);
 /// See quant::cast_rows_to_bytes.
 void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
                         const View& codes, const View& scales);
+/// See quant::cast_columns_to_bytes.
+void cast_columns_to_bytes(const Context& ctx, const View& x, dtype::DType format, const View& scales,
+                           const View& codes, CastCounts* counts);
+/// See quant::cast_blocks_to_bytes; `q` has the memory of codes, scales and their reciprocals.
+void cast_blocks_to_bytes(const Context& ctx, const View& x, const Quantized& q, const CastOptions& options);
 /// See quant::cast_to_bytes.
 void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const float* scale, const View& codes,
                    CastCounts* counts);

@@ -18,6 +18,10 @@ void reciprocals(const Context&, const View&, const View&) { no_cuda(); }
 void cast_rows_to_bytes(const Context&, const View&, dtype::DType, const CastOptions&, const View&, const View&) {
   no_cuda();
 }
+void cast_columns_to_bytes(const Context&, const View&, dtype::DType, const View&, const View&, CastCounts*) {
+  no_cuda();
+}
+void cast_blocks_to_bytes(const Context&, const View&, const Quantized&, const CastOptions&) { no_cuda(); }
 void cast_to_bytes(const Context&, const View&, dtype::DType, const float*, const View&, CastCounts*) { no_cuda(); }
 View repack(const Context&, const View&, ContractionAxis) { no_cuda(); }
 View upcast(const Context&, const View&, dtype::DType) { no_cuda(); }

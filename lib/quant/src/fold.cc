@@ -1,6 +1,7 @@
 // Checks, and the host's loops, of casts whose scales are folded into another operand.
 #include "fp8/quant/fold.h"
 
+#include "cast_block.h"
 #include "cuda.h"
 #include "device_cast.h"
 #include "fp8/device/profile.h"
@@ -109,6 +110,61 @@ void cast_rows_to_bytes(const Context& ctx, const View& x, DType format, const C
     });
   });
   if (options.counts != nullptr) *options.counts += done;
+}
+
+void cast_columns_to_bytes(const Context& ctx, const View& x, DType format, const View& scales, const View& codes,
+                           CastCounts* counts) {
+  require_matrix(ctx, x, "cast_columns_to_bytes");
+  for (const View& v : {scales, codes}) require_device(ctx, v, "cast_columns_to_bytes");
+  dtype::max_of(format);  // throws unless FP8
+  if (!unit_columns(x) || codes.shape != x.shape || !codes.contiguous() || scales.size() != x.shape[1])
+    throw Error("cast_columns_to_bytes: codes or scales do not have the shape of the matrix");
+  const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(x, codes, scales),
+                            static_cast<double>(x.size()));
+  if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::cast_columns_to_bytes(ctx, x, format, scales, codes, counts);
+  CastCounts done;
+  dtype::with_fp8_grid(format, [&]<class Grid>() {
+    dtype::with_float_type(x.dtype, "cast_columns_to_bytes", [&]<class T>() {
+      done = cast_rows<Grid>(rows_of<T>(x), codes.as<std::uint8_t>(),
+                             [&](std::int64_t) -> const float* { return scales.as<float>(); });
+    });
+  });
+  if (counts != nullptr) *counts += done;
+}
+
+void cast_blocks_to_bytes(const Context& ctx, const View& x, const CastOptions& options, const View& codes,
+                          const View& scales, const View& inverse_scales) {
+  require_matrix(ctx, x, "cast_blocks_to_bytes");
+  constexpr std::int64_t kSquare = block_extent(Granularity::block128x128).along;
+  const std::int64_t down = divide_up(x.shape[0], kSquare), across = divide_up(x.shape[1], kSquare);
+  if (!unit_columns(x) || codes.shape != x.shape || !codes.contiguous())
+    throw Error("cast_blocks_to_bytes: the codes do not have the shape of the matrix");
+  for (const View& v : {scales, inverse_scales})
+    if (v.rank != 2 || v.shape[0] != down || v.shape[1] != across || !v.contiguous())
+      throw Error("cast_blocks_to_bytes: the scales are not those of blocks of 128 x 128");
+  const Quantized q{.codes = codes,
+                    .format = DType::e4m3,
+                    .granularity = Granularity::block128x128,
+                    .scale = scales,
+                    .inverse_scale = inverse_scales};
+  CastOptions of_blocks = options;
+  of_blocks.known = {};
+  of_blocks.split = {};
+  device::Span span = span_of_cast(x, {.last = {q.format, q.granularity}, .first = {}}, of_blocks);
+  span.name = "cast to bytes";
+  const device::Timer timer(ctx, span);
+  if (ctx.dry) return;
+  if (on_device(ctx)) return cuda::cast_blocks_to_bytes(ctx, x, q, of_blocks);
+  const CastCounts done = cast_squares_to_bytes(x, q, options);
+  if (options.counts != nullptr) *options.counts += done;
+}
+
+void fold_blocks(const Context& ctx, Quantized& q) {
+  if (on_device(ctx)) return;
+  const device::Timer timer(ctx, device::Work::cast, "fold scales", 2 * tensor::bytes_of(q.codes),
+                            static_cast<double>(q.codes.size()));
+  if (!ctx.dry) fold_squares(q);
 }
 
 }  // namespace fp8::quant

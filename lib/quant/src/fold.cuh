@@ -29,6 +29,32 @@ __global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) 
   }
 }
 
+// Codes of x in contiguous rows, each column with a scale of its own.
+template <class T, class Grid, bool kCounted>
+__global__ void cast_columns_kernel(Source<T> x, const float* scales, CodeLines to, unsigned long long* counts) {
+  const PatchPlace place;
+  const std::int64_t c = place.col(), n = x.cols - c;
+  Tally<kCounted> tally;
+  if (n > 0) {
+    const bool packed = n >= kPiece && device::packs(x.data, x.stride);
+    float by[kPiece];
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) by[k] = k < n ? scales[c + k] : 0.0f;
+    FP8_UNROLL_BY_4
+    for (int i = 0; i < kPiece; ++i) {
+      const std::int64_t r = place.row() + i;
+      if (r >= x.rows) continue;
+      Piece<T> piece;
+      piece.load(x.data + r * x.stride, c, x.cols, packed);
+      to.store_some(r, c,
+                    first_codes(encode_piece<Grid>(
+                                    piece, [&](int k) { return by[k]; }, tally),
+                                n));
+    }
+  }
+  add_counts(tally, place, x.rows * x.cols, counts);
+}
+
 template <class F>
 __global__ void reciprocal_kernel(const F* from, std::int64_t n, F* to) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -49,6 +75,20 @@ void launch_scale_columns(const Launcher& launch, const View& x, const View& fac
     launch("fold scales", dim3(blocks_for(x.shape[1], kTile), blocks_for(x.shape[0], kTile)), dim3(kCastThreads),
            scale_columns_kernel<T>, Source<T>{x.as<T>(), x.shape[0], x.shape[1], x.stride[0]}, factors.as<float>(),
            out.as<T>());
+  });
+}
+
+template <class Launcher>
+void launch_cast_columns(const Launcher& launch, const View& x, dtype::DType format, const View& scales,
+                         const View& codes, CastCounts* counts) {
+  if (x.size() == 0) return;
+  dtype::with_float_type(x.dtype, "cast_columns_to_bytes", [&]<class T>() {
+    dtype::with_fp8_grid(format, [&]<class Grid>() {
+      launch("cast", dim3(blocks_for(x.shape[1], kTile), blocks_for(x.shape[0], kTile)), dim3(kCastThreads),
+             counts != nullptr ? cast_columns_kernel<T, Grid, true> : cast_columns_kernel<T, Grid, false>,
+             Source<T>{x.as<T>(), x.shape[0], x.shape[1], x.stride[0]}, scales.as<float>(),
+             CodeLines{codes.as<std::uint8_t>(), codes.shape[1]}, reinterpret_cast<unsigned long long*>(counts));
+    });
   });
 }
 

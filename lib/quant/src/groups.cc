@@ -287,11 +287,17 @@ std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, 
                                          const View& inverse_scale, bool emulate) {
   require_groups(ctx, codes, first, "from_bytes_groups");
   const std::int64_t columns = codes.shape[1];
-  if (!moves_groups(ctx, columns) || codes.rank != 2 || !codes.contiguous() || scale.size() != groups_of(first) ||
-      inverse_scale.size() != groups_of(first))
+  const bool repacks = contract == ContractionAxis::first, by_line = scale.size() != groups_of(first);
+  const std::int64_t lines = repacks ? groups_of(first) * columns : codes.shape[0];
+  if (!moves_groups(ctx, columns) || codes.rank != 2 || !codes.contiguous() || (by_line && scale.size() != lines) ||
+      inverse_scale.size() != scale.size())
     throw Error("from_bytes_groups: the codes or scales do not have the layout of groups");
   dtype::max_of(format);  // throws unless FP8
-  const bool repacks = contract == ContractionAxis::first;
+  const auto of_group = [&](const View& scales, std::int64_t g) {
+    if (!by_line) return scales.rows(g, g + 1);
+    const auto at = static_cast<std::size_t>(g);
+    return repacks ? scales.rows(g * columns, (g + 1) * columns) : scales.rows(first[at], first[at + 1]);
+  };
   std::vector<Quantized> all;
   for_parts(codes, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
     const GroupStart all_of_part{groups_of(own), own.back()};
@@ -307,10 +313,10 @@ std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, 
       all.push_back({.codes = repacks ? codes_of(to, contract, start, end - start.row, columns)
                                       : part_of(to, start.row * columns, end - start.row, columns, columns, 1),
                      .format = format,
-                     .granularity = Granularity::tensor,
+                     .granularity = by_line ? Granularity::row : Granularity::tensor,
                      .contract = contract,
-                     .scale = scale.rows(begin + g, begin + g + 1),
-                     .inverse_scale = inverse_scale.rows(begin + g, begin + g + 1)});
+                     .scale = of_group(scale, begin + g),
+                     .inverse_scale = of_group(inverse_scale, begin + g)});
     }
   });
   return all;

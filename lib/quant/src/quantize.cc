@@ -376,10 +376,10 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
   require_device(ctx, codes, "from_bytes");
   if (codes.rank != 2 || !codes.contiguous()) throw Error("from_bytes: codes are not a contiguous matrix");
   const bool blocks = scale.rank == 2;
-  const bool by_row =
-      !blocks && contract == ContractionAxis::last && scale.size() == codes.shape[0] && scale.size() > 1;
-  if ((!by_row && !blocks && scale.size() != 1) || inverse_scale.size() != scale.size())
-    throw Error("from_bytes: expected one scale and one inverse scale, or one for each row or block");
+  const std::int64_t lines = codes.shape[contract == ContractionAxis::last ? 0 : 1];
+  const bool by_line = !blocks && scale.size() == lines && scale.size() > 1;
+  if ((!by_line && !blocks && scale.size() != 1) || inverse_scale.size() != scale.size())
+    throw Error("from_bytes: expected one scale and one inverse scale, or one for each row, column or block");
   if (blocks &&
       (scale.shape[0] != divide_up(codes.shape[0], kSquare) || scale.shape[1] != divide_up(codes.shape[1], kSquare)))
     throw Error("from_bytes: the scales are not those of blocks of 128 x 128");
@@ -393,9 +393,9 @@ Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format,
   Quantized q{.codes = device ? repack(ctx, codes, contract)
                               : tensor::allocate(ctx, DType::bf16, {codes.shape[0], codes.shape[1]}, kCategory),
               .format = format,
-              .granularity = blocks   ? Granularity::block128x128
-                             : by_row ? Granularity::row
-                                      : Granularity::tensor,
+              .granularity = blocks    ? Granularity::block128x128
+                             : by_line ? Granularity::row
+                                       : Granularity::tensor,
               .contract = contract,
               .scale = scale,
               .inverse_scale = inverse_scale};

@@ -116,6 +116,34 @@ TEST(Fold, BytesOfRowsAreTheCodesOfQuantize) {
   }
 }
 
+TEST(Fold, BytesOfColumnsAreTheCodesOfQuantize) {
+  constexpr std::int64_t kRows = 70, kCols = 1100;  // several pieces of a row
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Matrix x(type, kRows, kCols, Layout::strided_rows);
+    x.set(3, 3, std::numeric_limits<float>::quiet_NaN());
+    const Tensor bytes(DType::u8, {kRows, kCols}), there(DType::u8, {kRows, kCols});
+    CastCounts counts, expected, device_counts;
+    Host host;
+    const Quantized q = quantize(host.context, x.view, kRow, ContractionAxis::first, {.counts = &expected});
+    cast_columns_to_bytes(host.context, x.view, DType::e4m3, q.scale, bytes.view(), &counts);
+    cuda::cast_columns_to_bytes(host.context, x.view, DType::e4m3, q.scale, there.view(), &device_counts);
+    for (const CastCounts& c : {counts, device_counts}) {
+      EXPECT_EQ(c.elements, expected.elements);
+      EXPECT_EQ(c.saturated, expected.saturated);
+      EXPECT_EQ(c.underflowed, expected.underflowed);
+    }
+    const Quantized back =
+        from_bytes(host.context, bytes.view(), DType::e4m3, ContractionAxis::first, q.scale, q.inverse_scale);
+    EXPECT_EQ(back.granularity, Granularity::row);
+    EXPECT_EQ(back.contract, ContractionAxis::first);
+    for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+      const float code = dtype::to_float(q.codes.as<dtype::Bf16>()[i]);
+      ASSERT_TRUE(same(dtype::to_float(back.codes.as<dtype::Bf16>()[i]), code)) << i;
+      ASSERT_TRUE(same(dtype::from_e4m3(there.as<std::uint8_t>()[i]), code)) << i;
+    }
+  }
+}
+
 TEST(Fold, Refusals) {
   Host host;
   const Matrix x(DType::bf16, 4, 6);
@@ -127,6 +155,9 @@ TEST(Fold, Refusals) {
   const Quantized whole = quantize(host.context, x.view, {DType::e4m3, Granularity::tensor}, ContractionAxis::last, {});
   EXPECT_EQ(error_of([&] { without_scales(host.context, whole, false); }),
             "without_scales: expected a scale for each row");
+  EXPECT_EQ(
+      error_of([&] { cast_columns_to_bytes(host.context, x.view, DType::e4m3, five.view(), codes.view(), nullptr); }),
+      "cast_columns_to_bytes: codes or scales do not have the shape of the matrix");
 }
 
 }  // namespace

@@ -215,6 +215,25 @@ TEST(GroupsCuda, MovedCodesEqualThoseOfASingleMatrix) {
     }
 }
 
+TEST(GroupsCuda, MovedCodesHaveTheScalesOfTheirLines) {
+  const std::int64_t rows = kFirst.back(), groups = std::ssize(kFirst) - 1;
+  const Tensor codes(DType::u8, {rows, kColumns}), scales(DType::f32, {std::max(rows, groups * kColumns)});
+  const View bytes = on_device(codes.view()), all_scales = on_device(scales.view());
+  for (const ContractionAxis contract : {ContractionAxis::last, ContractionAxis::first}) {
+    Device device;
+    const bool last = contract == ContractionAxis::last;
+    const View lines = all_scales.rows(0, last ? rows : groups * kColumns);
+    const std::vector<Quantized> all =
+        from_bytes_groups(device.context, bytes, kFirst, DType::e4m3, contract, lines, lines, false);
+    for (std::size_t g = 0; g < all.size(); ++g) {
+      const std::int64_t first = last ? kFirst[g] : static_cast<std::int64_t>(g) * kColumns;
+      EXPECT_EQ(all[g].granularity, Granularity::row);
+      EXPECT_EQ(all[g].scale.data, all_scales.as<float>() + first);
+      EXPECT_EQ(all[g].inverse_scale.size(), last ? kFirst[g + 1] - kFirst[g] : kColumns);
+    }
+  }
+}
+
 // However rows are divided, and in a dry run.
 TEST(GroupsCuda, MemoryDependsOnTheNumbersOfRowsAndGroupsOnly) {
   const Matrix matrix = rows_of_groups();

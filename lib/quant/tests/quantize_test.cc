@@ -344,7 +344,7 @@ TEST(QuantizeOf, Refusals) {
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::e4m3, ContractionAxis::first, two.view(), two.view());
             }),
-            "from_bytes: expected one scale and one inverse scale, or one for each row or block");
+            "from_bytes: expected one scale and one inverse scale, or one for each row, column or block");
   EXPECT_EQ(error_of([&] {
               from_bytes(host.context, codes.view(), DType::f32, ContractionAxis::first, two.view().rows(0, 1),
                          two.view().rows(0, 1));

@@ -113,6 +113,20 @@ struct Findings {
   }
 };
 
+/// Adds what the threads of a block have counted to `counts`, and the first block all elements. Every thread calls it.
+template <bool kCounted>
+__device__ inline void add_counts(const Tally<kCounted>& tally, const PatchPlace& place, std::int64_t elements,
+                                  unsigned long long* counts) {
+  if constexpr (kCounted) {
+    const unsigned saturated = device::block_combine<kCastThreads>(tally.saturated, device::Add{});
+    const unsigned underflowed = device::block_combine<kCastThreads>(tally.underflowed, device::Add{});
+    if (threadIdx.x != 0) return;
+    if (place.first_row == 0 && place.first_col == 0) atomicAdd(counts, static_cast<unsigned long long>(elements));
+    atomicAdd(counts + 1, static_cast<unsigned long long>(saturated));
+    atomicAdd(counts + 2, static_cast<unsigned long long>(underflowed));
+  }
+}
+
 /// A patch of a tile that is whole, with aligned rows of the source and of the targets. `shared`: both layouts have the
 /// same codes.
 template <class Grid, class T, bool kCounted>
@@ -216,17 +230,8 @@ __device__ inline void cast_tile(const From& x, const PatchPlace& place, const T
     const unsigned largest = device::block_combine<kCastThreads>(magnitude_bits(found.largest), LargestBits{});
     if (threadIdx.x == 0) atomicMax(amax, largest);
   }
-  if constexpr (kCounted) {
-    const unsigned saturated = device::block_combine<kCastThreads>(found.tally.saturated, device::Add{});
-    const unsigned underflowed = device::block_combine<kCastThreads>(found.tally.underflowed, device::Add{});
-    if (threadIdx.x != 0) return;
-    if (place.first_row == 0 && place.first_col == 0) {
-      const bool twice = row.codes != nullptr && column.codes != nullptr && !shared;
-      atomicAdd(counts, static_cast<unsigned long long>(x.rows * x.cols * (twice ? 2 : 1)));
-    }
-    atomicAdd(counts + 1, static_cast<unsigned long long>(saturated));
-    atomicAdd(counts + 2, static_cast<unsigned long long>(underflowed));
-  }
+  const bool twice = row.codes != nullptr && column.codes != nullptr && !shared;
+  add_counts(found.tally, place, x.rows * x.cols * (twice ? 2 : 1), counts);
 }
 
 /// Casts a tile with known scales.

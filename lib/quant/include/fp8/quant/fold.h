@@ -28,4 +28,19 @@ View reciprocals(const Context& ctx, const View& scales);
 void cast_rows_to_bytes(const Context& ctx, const View& x, dtype::DType format, const CastOptions& options,
                         const View& codes, const View& scales);
 
+/// Casts x with a given scale for each column, f32 [cols], to bytes: codes u8 of x's shape, contiguous. `counts` (may
+/// be null) is added to. For FP8 all-gather.
+void cast_columns_to_bytes(const Context& ctx, const View& x, dtype::DType format, const View& scales,
+                           const View& codes, CastCounts* counts);
+
+/// Casts x [rows, cols] to E4M3 with a scale for each block of 128 x 128 to bytes: codes u8 of x's shape, scales and
+/// their reciprocals f32 [ceil(rows / 128), ceil(cols / 128)], all contiguous. For FP8 all-gather; not emulated on a
+/// device. Of the options rule, known scales, split and fold are not used.
+void cast_blocks_to_bytes(const Context& ctx, const View& x, const CastOptions& options, const View& codes,
+                          const View& scales, const View& inverse_scales);
+
+/// Multiplies codes of from_bytes() with scales for blocks of 128 x 128 by their inverse scales if every product is
+/// zero or a normal BF16, as quantize() does with CastOptions::fold. On the host; nothing on a device.
+void fold_blocks(const Context& ctx, Quantized& q);
+
 }  // namespace fp8::quant

@@ -33,8 +33,9 @@ void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std
 /// Whether from_bytes_groups() has codes with so many columns: on a device, a multiple of 16.
 bool moves_groups(const Context& ctx, std::int64_t columns);
 
-/// from_bytes() of each group of contiguous codes u8 [M, K] that moves_groups() has, with one scale for each group:
-/// `scale` and `inverse_scale` are f32 [groups], adjacent. At most two launches.
+/// from_bytes() of each group of contiguous codes u8 [M, K] that moves_groups() has. `scale` and `inverse_scale` are
+/// f32, adjacent: [groups], or one for each row, [M], if `contract` is last, else for each column of each group,
+/// [groups K]. At most two launches.
 std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first,
                                          dtype::DType format, ContractionAxis contract, const View& scale,
                                          const View& inverse_scale, bool emulate);

@@ -173,9 +173,9 @@ void cast_to_bytes(const Context& ctx, const View& x, dtype::DType format, const
 
 /// Contiguous bytes [rows, cols] of cast_to_bytes() as the operand of the GEMM that contracts `contract`: upcast on the
 /// host; on a device the same memory if its layout is valid, else repacked. Memory from the arena. `scale` and
-/// `inverse_scale` are f32 [1], or one for each row if `contract` is last, or two-dimensional, one for each block of
-/// block128x128 in the layout of Quantized::scale; the result refers to them. `emulate` as in CastOptions, not with
-/// blocks.
+/// `inverse_scale` are f32 [1], or one for each row if `contract` is last, else for each column, or two-dimensional,
+/// one for each block of block128x128 in the layout of Quantized::scale; the result refers to them. `emulate` as in
+/// CastOptions, not with blocks.
 Quantized from_bytes(const Context& ctx, const View& codes, dtype::DType format, ContractionAxis contract,
                      const View& scale, const View& inverse_scale, bool emulate = false);
 

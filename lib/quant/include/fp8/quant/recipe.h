@@ -89,7 +89,7 @@ struct Recipe {
   bool power_of_2;        ///< default of --power-of-2-scales
   bool
       fast_accumulation;  ///< whether the forward GEMM uses fast accumulation on tensor cores; dgrad and wgrad never do
-  bool fp8_all_gather;    ///< whether FP8 all-gather is possible (one scale per weight, known before the gather)
+  bool fp8_all_gather;    ///< whether FP8 all-gather casts from the master weights, with scales that are known before
   std::string_view source;  ///< where the recipe comes from
   /// dgrad uses the codes of forward, whose scales of rows are folded into dy before its cast (fold.h).
   bool single_copy = false;
@@ -97,6 +97,16 @@ struct Recipe {
   /// FP8 or FP4 GEMMs of one linear layer in one forward and backward, of those in `set`: 3 at most, or 2 if wgrad is
   /// computed in high precision.
   int fp8_gemms(const GemmSet& set = {}) const;
+
+  /// Whether a weight is cast with a scale for each row in forward, and anew for dgrad.
+  bool casts_rows() const { return forward.w.granularity == Granularity::row && !single_copy; }
+
+  /// Whether the codes of a weight are cast with a scale for each block of 128 x 128, which serve forward and dgrad.
+  bool casts_squares() const { return forward.w.granularity == Granularity::block128x128; }
+
+  /// Whether sharded weights can be gathered as codes: with fp8_all_gather those of the master weights; otherwise those
+  /// of compute weights, which are the codes of a cast after the gather.
+  bool gathers_codes() const { return fp8_all_gather || casts_rows() || casts_squares(); }
 
   /// Whether its GEMMs multiply FP8 or FP4 values as bf16 on every device, because Hopper has neither MX nor FP4.
   bool emulated_everywhere() const;
