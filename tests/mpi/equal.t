@@ -132,6 +132,12 @@ long: hopper | tiny joined      | --recipe tensorwise --accumulate hopper | 1 | 
 long: weights | tiny joined      | --recipe tensorwise | 3 | 3 --no-fp8-all-gather | scales
 long: current   | tiny joined      | --recipe current | 1 | 3 | scales
 gathered        | tiny joined      | --recipe delayed --master bf16 | 3 | 3 --no-fp8-all-gather | bits
+gathered-rows   | tiny joined      | --recipe rowwise --grad-accumulation 2 --recompute full STATISTICS | 3 --no-fp8-all-gather | 3 | bits
+gathered-rows-gw | tiny joined     | --recipe rowwise_with_gw_hp --paranoid 1 | 4 --tp 2 --no-fp8-all-gather | 4 --tp 2 | bits
+gathered-rows-tp | uneven packed   | --recipe rowwise EVALUATED | 4 --tp 2 --zero 1 --no-fp8-all-gather | 4 --tp 2 --zero 1 | bits
+gathered-rows-ep | full joined     | --recipe rowwise --expert-rows 1 --recompute selective | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
+gathered-rows-lora | tiny joined   | --recipe rowwise --lora-rank 4 --filter *.layers.0.* | 2 --no-fp8-all-gather | 2 | bits
+gathered-blocks | squares joined   | --recipe blockwise --grad-accumulation 2 STATISTICS | 2 --no-fp8-all-gather | 2 | bits
 gathered-single | tiny joined      | --recipe rowwise --rowwise-single-copy --master bf16 | 3 | 3 --no-fp8-all-gather | bits
 long: gathered-2 | tiny joined     | --recipe tensorwise --master bf16 | 3 | 3 --no-fp8-all-gather | bits
 long: gathered-3 | tiny joined     | --recipe current --master bf16 | 3 | 3 --no-fp8-all-gather | bits
@@ -246,6 +252,7 @@ qwen2 tiny model_type=qwen2 num_key_value_heads=1
 qwen3 tiny model_type=qwen3 num_key_value_heads=1 vocab_size=259
 few tiny model_type=qwen3 num_key_value_heads=1 head_dim=2
 wide tiny model_type=qwen3 head_dim=48 intermediate_size=560
+squares tiny hidden_size=256 intermediate_size=512 num_attention_heads=4 num_key_value_heads=4 head_dim=64
 heads tiny head_dim=128 intermediate_size=576
 mixtral mixtral-tiny
 mixture qwen3-moe-tiny num_experts=7 num_hidden_layers=4 norm_topk_prob=false mlp_only_layers=[1]

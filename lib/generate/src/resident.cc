@@ -261,7 +261,7 @@ void ResidentWeights::count(const linear::Weight& weight) {
   }
 }
 
-void ResidentWeights::prefetch(int) {}
+void ResidentWeights::prefetch(int, Pass) {}
 
 model::UnitWeights ResidentWeights::unshard(const Context&, int unit, Pass) {
   return units_[static_cast<std::size_t>(unit)];

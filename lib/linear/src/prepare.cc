@@ -56,9 +56,9 @@ ContractionAxis weight_contraction(Pass pass) {
 // Scales of blocks, contiguous f32 [rows, columns], in the layout of Quantized::scale: on a device adjacent along the
 // contracted dimension, the other stride a multiple of 4.
 View for_blocks(const Context& ctx, const View& scales, Pass pass) {
-  if (ctx.device == device::DeviceType::host) return scales;
   constexpr std::int64_t kStep = 4;
   const bool turned = weight_contraction(pass) == ContractionAxis::first;
+  if (ctx.device == device::DeviceType::host || (!turned && scales.shape[1] % kStep == 0)) return scales;
   const View from = turned ? scales.transposed() : scales;
   const std::int64_t rows = from.shape[0], columns = from.shape[1];
   View to = tensor::allocate(ctx, DType::f32, {rows, round_up(columns, kStep)}, "fp8 codes").columns(0, columns);
@@ -168,15 +168,22 @@ std::int64_t block_rows(const std::vector<Part>& parts) {
   return rows;
 }
 
+std::int64_t scale_count(const quant::Recipe& recipe, Pass pass, std::int64_t rows, std::int64_t columns) {
+  if (weight_cast(recipe, pass).granularity != quant::Granularity::row) return 1;
+  return pass == Pass::backward && !recipe.single_copy ? columns : rows;
+}
+
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const KnownScales& known) {
   Weight w{bias, precision_in(precision, pass), {}, parts, known};
   const Cast& cast = weight_cast(*precision.recipe, pass);
-  const bool blocks = codes.scales.rank == 2, rows = precision.recipe->single_copy && !blocks,
-             folds = rows && pass == Pass::backward;
+  const bool blocks = codes.scales.rank == 2,
+             folds = precision.recipe->single_copy && !blocks && pass == Pass::backward;
   std::int64_t first = 0;
   for (const Part& part : parts) {
-    const std::int64_t n = part.end - part.begin, last = first + (blocks ? divide_up(n, kSquare) : rows ? n : 1);
+    const std::int64_t n = part.end - part.begin,
+                       last = first + (blocks ? divide_up(n, kSquare)
+                                              : scale_count(*precision.recipe, pass, n, codes.bytes.shape[1]));
     const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
     const auto laid_out = [&](const View& scales) { return blocks ? for_blocks(ctx, scales, pass) : scales; };
     w.operands.push_back(
@@ -185,6 +192,8 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
                            folds ? one : laid_out(codes.scales.rows(first, last)), folds ? one : laid_out(inverse),
                            precision.options.emulate),
          folds ? inverse : View{}, codes.source.empty() ? View{} : codes.source.rows(part.begin, part.end)});
+    const quant::CastOptions options = cast_options(precision, {});
+    if (blocks && codes.fold && options.fold && options.power_of_2) quant::fold_blocks(ctx, w.operands.back().codes);
     first = last;
   }
   return w;
@@ -221,8 +230,7 @@ std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes,
   if (weights.empty()) return {};
   std::vector<Weight> all;
   if (!quant::moves_groups(ctx, codes.bytes.shape[1])) {
-    const auto n = std::ssize(weights.front().parts);
-    const std::int64_t rows = weights.front().parts.back().end;
+    const std::int64_t rows = weights.front().parts.back().end, n = codes.scales.size() / std::ssize(weights);
     for (std::size_t g = 0; g < weights.size(); ++g)
       all.push_back(prepare_codes(ctx,
                                   {GroupParts::of(codes.bytes, g, rows), GroupParts::of(codes.scales, g, n),

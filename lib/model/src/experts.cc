@@ -90,11 +90,6 @@ std::int64_t room_of(const LayerEnvironment& env) {
   return env.exchange != nullptr ? expert_room(*env.exchange, k, env.rows.most_own()) : k * env.rows.own();
 }
 
-// Whether the rows of a layer can be more than this rank's experts hold at a time, so that several passes are planned.
-bool can_need_passes(const LayerEnvironment& env) {
-  return room_of(env) < env.exchange->ranks() * env.config.experts->per_token * env.rows.most_own();
-}
-
 // Products of x and of the router's weight are exact in f32, also if both are bf16.
 void route(const Context& ctx, const LayerEnvironment& env, const View& weight, const View& x,
            const SavedExperts& saved) {
@@ -203,6 +198,11 @@ void backward_shared(const Context& ctx, const LayerEnvironment& env, const Unit
 }
 
 }  // namespace
+
+bool can_need_passes(const LayerEnvironment& env) {
+  return env.exchange != nullptr &&
+         room_of(env) < env.exchange->ranks() * env.config.experts->per_token * env.rows.most_own();
+}
 
 SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, device::PooledMemory& memory) {
   const hf::ExpertsConfig& e = *env.config.experts;

@@ -18,6 +18,10 @@ void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, dev
 void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
                    const SavedExperts& saved, const View& out, bool skip_output);
 
+// Whether the rows of a layer with experts can be more than those of a rank hold at a time, so that several passes are
+// planned. The same on all ranks; which layers need them is not.
+bool can_need_passes(const LayerEnvironment& env);
+
 // Computes the inputs of experts and of their down again.
 void recompute_expert_inputs(const Context& ctx, const View& x, const SavedExperts& saved);
 

@@ -82,7 +82,7 @@ void MicroBatch::State::forward_layer(int unit, const LayerInput& in, SavedActiv
   device::mark(ctx, device::kUnitMark, unit);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::forward);
-  weights.prefetch(unit + 1);
+  weights.prefetch(unit + 1, Pass::forward);
   env.unit = unit;
   env.observed = env.observed || is_observed(w);
   // The calibration of a run should need no more memory than its steps, which keep codes.
@@ -143,6 +143,19 @@ SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, devic
   return all;
 }
 
+// Starts the weights of forward where backward may repeat it. A gather takes all ranks, also where some of them have
+// rows of experts for one pass only.
+void MicroBatch::State::prefetch_repeated(int unit) const {
+  if (unit < 1 || unit >= head_unit) return;
+  if (env.execution.recompute == Recompute::full || (env.config.is_sparse(unit - 1) && can_need_passes(env)))
+    weights.prefetch(unit, Pass::recompute);
+}
+
+void MicroBatch::State::prefetch_backward(int unit) const {
+  prefetch_repeated(unit);
+  weights.prefetch(unit, Pass::backward);
+}
+
 void MicroBatch::State::backward_layer(int layer) {
   const int unit = env.unit = layer + 1;
   device::mark(ctx, device::kUnitMark, unit);
@@ -156,11 +169,12 @@ void MicroBatch::State::backward_layer(int layer) {
     const device::Scope scope(*ctx.arena);
     device::PooledMemory recomputed(*ctx.arena);
     SavedActivations saved = own.activations;
+    prefetch_repeated(unit);
     if (env.execution.recompute == Recompute::full) saved = recompute_all(unit, own.input, recomputed);
     const bool again = env.execution.recompute != Recompute::full && own.activations.n1.is_missing();
     if (again) allocate_norms_and_h(ctx, env, recomputed, kinds_of(env.config, layer, layer + 1), saved);
     const UnitWeights w = weights.unshard(ctx, unit, Pass::backward);
-    weights.prefetch(unit - 1);
+    prefetch_backward(unit - 1);
     if (again) recompute_norms_and_h(ctx, env, w, own.input, saved);
     const UnitGradients g = weights.gradient_buffers(unit);
     clear_accumulated(ctx, g,
@@ -285,10 +299,10 @@ View MicroBatch::gradient() const { return state_->gradient; }
 void MicroBatch::forward_embedding() {
   State& s = *state_;
   device::mark(s.ctx, device::kUnitMark, 0);
-  s.weights.prefetch(0);
+  s.weights.prefetch(0, Pass::forward);
   const device::Scope scope(*s.ctx.arena);
   const UnitWeights w = s.weights.unshard(s.ctx, 0, Pass::forward);
-  s.weights.prefetch(1);
+  s.weights.prefetch(1, Pass::forward);
   const View tokens = s.batch.tokens.reshaped({s.env.rows.all}), partial = s.env.rows.memory(s.ctx, s.next.x);
   ops::embedding_forward(s.ctx, tokens, w.vector(Slot::embedding), partial, s.part_of_vocabulary());
   s.env.rows.ranks.sum(s.ctx, partial, {}, s.next.x);
@@ -327,7 +341,7 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
              rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
   const UnitWeights wb = s.weights.unshard(ctx, s.head_unit, Pass::backward), home_b = s.unshard_home(Pass::backward);
-  s.weights.prefetch(s.head_unit - 1);
+  s.prefetch_backward(s.head_unit - 1);
   const UnitGradients g = s.weights.gradient_buffers(s.head_unit);
   const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
   clear_accumulated(ctx, g, {Slot::final_norm});

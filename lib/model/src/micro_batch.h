@@ -35,6 +35,8 @@ struct MicroBatch::State {
   void forward_saving(int layer);
   void forward_overwriting(int first, int last);
   SavedActivations recompute_all(int unit, const View& x, device::PooledMemory& recomputed);
+  void prefetch_repeated(int unit) const;
+  void prefetch_backward(int unit) const;
   void backward_layer(int layer);
 
   // Normalizes rows x of the hidden state to n. w: weights of the head's unit.

@@ -241,7 +241,9 @@ class MemorySource final : public ParameterAccess {
     }
   }
 
-  void prefetch(int unit) override { prefetched.push_back(unit); }
+  void prefetch(int unit, Pass pass) override {
+    if (pass != Pass::recompute) prefetched.push_back(unit);
+  }
   UnitWeights unshard(const Context& ctx, int unit, Pass pass) override {
     UnitWeights w;
     for (int s = 0; s < kSlots; ++s) {

@@ -193,7 +193,7 @@ void add_scaling(Rows& rows) {
              const auto allows = [](const quant::Recipe* r) { return r->fp8_all_gather; };
              return c.precision.fp8_all_gather && std::ranges::any_of(c.precision.recipes_used(), allows);
            })
-           .acts_under([](const Recipe& r) { return r.fp8_all_gather; }),
+           .acts_under([](const Recipe& r) { return r.gathers_codes(); }),
        toggle("rowwise-single-copy", "", "with recipe rowwise, use one FP8 copy of each weight for forward and dgrad",
               p, &P::rowwise_single_copy),
        toggle("fuse-projections", "", "compute q, k, v as one FP8 linear, and gate, up: fewer GEMMs, other numbers", p,

@@ -262,8 +262,8 @@ TEST(Flags, ThoseWithoutEffectUnderTheRecipeAreNamed) {
   EXPECT_EQ(unused({"--no-power-of-2-scales", "--fp8-format", "e4m3"}, {"rowwise"}),
             "--fp8-format: no effect under --recipe rowwise");
   EXPECT_EQ(unused({"--power-of-2-scales", "--fp8-format", "e4m3"}, {"tensorwise"}), "");
-  EXPECT_EQ(unused({"--no-fp8-all-gather"}, {"rowwise"}), "--fp8-all-gather: no effect under --recipe rowwise");
-  EXPECT_EQ(unused({"--no-fp8-all-gather", "--rowwise-single-copy"}, {"rowwise"}), "");
+  EXPECT_EQ(unused({"--no-fp8-all-gather"}, {"mxfp8"}), "--fp8-all-gather: no effect under --recipe mxfp8");
+  EXPECT_EQ(unused({"--no-fp8-all-gather"}, {"rowwise"}), "");
 }
 
 EvalConfig evaluation(std::vector<std::string> words) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <string>
 
+#include "fp8/base/round.h"
 #include "fp8/model/split.h"
+#include "square.h"
 
 namespace fp8::shard {
 
@@ -26,7 +28,15 @@ Layout::Layout(const comm::MeshShape& mesh, int rank, const hf::ModelConfig& con
   build_slots();
   build_adapters();
   number_scales();
+  number_dgrad_scales();
 }
+
+std::size_t SlotLayout::part_at(std::int64_t row) const {
+  return static_cast<std::size_t>(std::ranges::find_if(parts, [row](const linear::Part& p) { return row < p.end; }) -
+                                  parts.begin());
+}
+
+std::size_t SlotLayout::first_held_part() const { return part_at(first_row); }
 
 Layout::Place Layout::place_of(int rank_of_model) const {
   const int copy = mesh_.dp_shard * mesh_.tp, in_copy = rank_of_model % copy;
@@ -131,10 +141,21 @@ WeightForm Layout::form_of(const SlotLayout& s) const {
   const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;
   const bool both =
       std::ranges::all_of(s.parts, [](const linear::Part& p) { return p.fp8 && p.gemms.forward && p.gemms.dgrad; });
+  if (both && gathers_own_casts(s)) return recipe->casts_rows() ? WeightForm::pass_codes : WeightForm::block_codes;
   if (!options_.fp8_all_gather || !recipe->fp8_all_gather || !both)
     return delayed ? WeightForm::delayed : WeightForm::compute;
   if (recipe->single_copy) return WeightForm::single_copy;
   return delayed ? WeightForm::delayed_codes : WeightForm::gathered_codes;
+}
+
+// Whether ranks cast their rows of compute weights and gather the codes. With one rank nothing is gathered, and casts
+// in each pass take no memory between passes. Blocks must end where shards do.
+bool Layout::gathers_own_casts(const SlotLayout& s) const {
+  const quant::Recipe& recipe = *s.fp8.recipe;
+  if (!options_.fp8_all_gather || s.ranks == 1 || recipe.casts_rows()) return options_.fp8_all_gather && s.ranks > 1;
+  return recipe.casts_squares() && !s.of_experts && !s.fp8.options.emulate && !s.fp8.tensor_parallel.straddles &&
+         std::ranges::all_of(s.parts,
+                             [&](const linear::Part& p) { return (p.end - p.begin) % (s.ranks * kSquare) == 0; });
 }
 
 // Finds the part of its linear that each adapter belongs to.
@@ -165,11 +186,9 @@ void Layout::number_scales() {
   };
   const auto number_weights = [&](SlotLayout& s) {
     s.first_scale = next;
-    for (const int number : s.parameters) {
-      const std::int64_t row = parameter(number).slot_row;
-      const auto part = std::ranges::find_if(s.parts, [&](const linear::Part& p) { return row < p.end; });
-      scale_of_[static_cast<std::size_t>(number)] = next + (part - s.parts.begin());
-    }
+    for (const int number : s.parameters)
+      scale_of_[static_cast<std::size_t>(number)] =
+          next + static_cast<std::int64_t>(s.part_at(parameter(number).slot_row));
     next += static_cast<std::int64_t>(s.parts.size());
   };
   each(false, number_weights);
@@ -183,6 +202,28 @@ void Layout::number_scales() {
     next += static_cast<std::int64_t>(s.parts.size());
   });
   scales_.count = next;
+}
+
+void Layout::number_dgrad_scales() {
+  if (!options_.training) return;
+  constexpr std::int64_t kStep = 4;  // f32 in 16 bytes
+  const auto on_several = [](const SlotLayout& s) {
+    const linear::TensorParallel& tp = s.fp8.tensor_parallel;
+    return tp.ranks != nullptr && (tp.axis == 0 || s.fp8.recipe->dgrad.w.granularity == quant::Granularity::tensor);
+  };
+  std::int64_t next = 0;
+  const auto each = [&](const auto& chosen) {
+    for (SlotLayout& s : std::views::join(units_)) {
+      if (s.form != WeightForm::pass_codes || !s.present() || !chosen(s)) continue;
+      s.first_dgrad_scale = next;
+      const std::size_t parts = s.part_at(parameter(s.parameters.back()).slot_row) + 1 - s.first_held_part();
+      next = round_up(next + static_cast<std::int64_t>(parts) * s.dgrad_scales(), kStep);
+    }
+    return next;
+  };
+  dgrad_scales_.first_whole = each([&](const SlotLayout& s) { return !s.of_experts && on_several(s); });
+  dgrad_scales_.first_expert = each([&](const SlotLayout& s) { return !s.of_experts && !on_several(s); });
+  dgrad_scales_.count = each([](const SlotLayout& s) { return s.of_experts; });
 }
 
 }  // namespace fp8::shard

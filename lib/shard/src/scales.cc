@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "reduce_amaxes.h"
 
 namespace fp8::shard {
 
@@ -113,19 +113,10 @@ void Scales::clear_current(const Context& ctx) {
   if (numbers_.first_delayed > 0) ops::zero(ctx, amax_.rows(0, numbers_.first_delayed));
 }
 
-void Scales::reduce_amaxes(const Context& ctx, comm::Communicator& group, const View& amaxes) const {
-  const auto count = static_cast<std::size_t>(amaxes.size());
-  const device::Timer timer(
-      ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, group, tensor::bytes_of(amaxes)));
-  if (ctx.dry) return;
-  mesh_.traffic().add_all_reduce(comm::Along::several, group, DType::f32, amaxes.size());
-  group.all_reduce(std::span<float>(amaxes.as<float>(), count), comm::Reduce::amax);
-}
-
 // One reduction for all of them. Adjacent slots with the same recipe are computed together.
 void Scales::renew_current(const Context& ctx) {
   if (numbers_.first_delayed == 0) return;
-  reduce_amaxes(ctx, mesh_.copy(), amax_.rows(0, numbers_.first_delayed));
+  reduce_amaxes(ctx, mesh_, mesh_.copy(), amax_.rows(0, numbers_.first_delayed));
   std::int64_t begin = 0, end = 0;
   linear::LinearPrecision fp8;  // precision of the slots from `begin` on
   const auto finish = [&] {
@@ -146,7 +137,7 @@ void Scales::renew_current(const Context& ctx) {
 
 void Scales::renew_delayed(const Context& ctx, const std::int32_t* skip) {
   if (numbers_.delayed == nullptr) return;
-  reduce_amaxes(ctx, mesh_.all(), amax_.rows(numbers_.first_delayed, numbers_.count));
+  reduce_amaxes(ctx, mesh_, mesh_.all(), amax_.rows(numbers_.first_delayed, numbers_.count));
   const DelayedOptions& options = layout_.options().delayed;
   const auto renew = [&](std::int64_t begin, std::int64_t end, DType format) {
     quant::update_scales(
@@ -195,7 +186,7 @@ void Scales::forget_idle(const Context& ctx) {
     if (is_set(may_be_idle_, i) && !is_set(unseen_, i) && !has_scale(i)) candidates.push_back(i);
   if (candidates.empty()) return;
   const View amaxes = amax_.rows(numbers_.first_input, numbers_.count);
-  reduce_amaxes(ctx, mesh_.all(), amaxes);
+  reduce_amaxes(ctx, mesh_, mesh_.all(), amaxes);
   const std::vector<float> found = tensor::to_host<float>(ctx, amaxes);
   for (const std::int64_t i : candidates) {
     if (found[static_cast<std::size_t>(i - numbers_.first_input)] != 0) continue;

@@ -53,7 +53,8 @@ ParameterStore::ParameterStore(const Context& ctx, const comm::Mesh& mesh, const
       layout_(mesh.shape(), mesh.all().rank(), config, std::move(table), with_ranks(options, tensor_)),
       own_(ctx, layout_),
       scales_(ctx, mesh, layout_, own_),
-      gather_(ctx, mesh, layout_, own_),
+      dgrad_(ctx, mesh, layout_, own_),
+      gather_(ctx, mesh, layout_, own_, dgrad_),
       gradients_(ctx, mesh, layout_, own_),
       muon_(mesh, layout_, own_),
       column_factors_(options.fp8.column_factors) {
@@ -105,6 +106,7 @@ void ParameterStore::cast_codes(const Context& ctx) {
   for (const SlotLayout& s : layout_.slots())
     if ((s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes) && s.own_rows > 0)
       cast_parts(ctx, s);
+  dgrad_.renew(ctx);
 }
 
 // The codes of a slot, of which each part has a scale, together.
@@ -181,32 +183,35 @@ View ParameterStore::dequantized(const Context& ctx, const SlotLayout& s, const 
 std::vector<linear::Weight> ParameterStore::prepare_weights(const Context& ctx, int unit, std::size_t slot,
                                                             model::Pass pass) const {
   const SlotLayout& s = layout_.unit(unit)[slot];
-  const View weight = gather_.weight(unit, slot), row_scales = gather_.row_scales(unit, slot),
-             bias = bias_of(unit, slot);
+  const View weight = gather_.weight(unit, slot, pass), row_scales = gather_.row_scales(unit, slot),
+             bias = bias_of(unit, slot, pass);
   View source;
-  if (s.codes() && scales_.calibrating())
+  if (s.gathers_codes() && scales_.calibrating())
     source = gather_.gather_masters(ctx, s, layout_.options().compute);
-  else if (s.codes() && observed(s.fp8, pass) && s.form != WeightForm::stored_codes)
-    source = gather_.gather_masters(ctx, s, layout_.options().master);
+  else if (s.gathers_codes() && observed(s.fp8, pass) && s.form != WeightForm::stored_codes)
+    source = gather_.gather_masters(ctx, s, s.codes() ? layout_.options().master : layout_.options().compute);
   const bool scaled_parts = s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes;
   if (s.of_experts && !scales_.calibrating() && (!s.codes() || scaled_parts) && !s.adapters)
-    return prepare_experts(ctx, s, weight, source, pass);
+    return prepare_experts(ctx, s, {weight, row_scales, {}, source}, pass);
   std::vector<linear::Weight> weights;
   weights.reserve(s.linears.size());
   for (const SlotLinear& l : s.linears) {
     if (!layout_.has_expert(l.expert)) continue;
     const std::int64_t begin = l.begin - s.first_row, end = l.end - s.first_row;
-    weights.push_back(prepare_linear(ctx, s, l,
-                                     {rows_of_linear(weight, begin, end), rows_of_linear(row_scales, begin, end), bias,
-                                      rows_of_linear(source, begin, end)},
-                                     pass));
+    Whole whole{rows_of_linear(weight, begin, end), rows_of_linear(row_scales, begin, end), bias,
+                rows_of_linear(source, begin, end)};
+    if (s.form == WeightForm::block_codes) {  // which has one linear
+      whole.block_scales = gather_.block_scales(unit, slot);
+      whole.inverse_block_scales = gather_.inverse_block_scales(unit, slot);
+    }
+    weights.push_back(prepare_linear(ctx, s, l, whole, pass));
   }
   return weights;
 }
 
 // The experts of this rank, which follow each other.
-std::vector<linear::Weight> ParameterStore::prepare_experts(const Context& ctx, const SlotLayout& s, const View& weight,
-                                                            const View& source, model::Pass pass) const {
+std::vector<linear::Weight> ParameterStore::prepare_experts(const Context& ctx, const SlotLayout& s, const Whole& whole,
+                                                            model::Pass pass) const {
   std::vector<linear::GroupWeight> weights;
   SlotLinear all;  // the parts of all of them
   for (const SlotLinear& l : s.linears) {
@@ -216,9 +221,20 @@ std::vector<linear::Weight> ParameterStore::prepare_experts(const Context& ctx, 
     const std::vector<linear::Part> parts = parts_of(s, l);
     weights.push_back({parts, scales_.known(s, l, parts, pass)});
   }
-  if (!s.codes()) return linear::prepare_groups(ctx, weight, weights, precision_of(s), pass);
-  return linear::prepare_codes_groups(ctx, {weight, scales_.weights(s, all), scales_.inverse_weights(s, all), source},
-                                      weights, precision_of(s), pass);
+  if (!s.gathers_codes()) return linear::prepare_groups(ctx, whole.weight, weights, precision_of(s), pass);
+  return linear::prepare_codes_groups(ctx, codes_of(ctx, s, all, whole, pass), weights, precision_of(s), pass);
+}
+
+// The codes of a pass with their scales; not those that a checkpoint stores.
+linear::Codes ParameterStore::codes_of(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const Whole& whole,
+                                       model::Pass pass) const {
+  if (s.form == WeightForm::pass_codes && pass == model::Pass::backward)
+    return {whole.weight, dgrad_.of(s, l), dgrad_.inverse(s, l), whole.source};
+  if (s.form == WeightForm::block_codes)
+    return {whole.weight, whole.block_scales, whole.inverse_block_scales, whole.source, true};
+  if (s.gathers_row_scales())
+    return {whole.weight, whole.row_scales, quant::reciprocals(ctx, whole.row_scales), whole.source};
+  return {whole.weight, scales_.weights(s, l), scales_.inverse_weights(s, l), whole.source};
 }
 
 linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayout& s, const SlotLinear& l,
@@ -226,11 +242,11 @@ linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayo
   const std::vector<linear::Part> parts = parts_of(s, l);
   const linear::KnownScales known = scales_.known(s, l, parts, pass);
   if (scales_.calibrating())
-    return linear::prepare(ctx, s.codes() ? whole.source : whole.weight, whole.bias, parts, {}, pass, known);
+    return linear::prepare(ctx, s.gathers_codes() ? whole.source : whole.weight, whole.bias, parts, {}, pass, known);
   const linear::LinearPrecision fp8 = precision_of(s);
-  if (!s.codes()) return linear::prepare(ctx, whole.weight, whole.bias, parts, fp8, pass, known);
-  linear::Codes codes{whole.weight, {}, {}, whole.source};
+  if (!s.gathers_codes()) return linear::prepare(ctx, whole.weight, whole.bias, parts, fp8, pass, known);
   if (s.form == WeightForm::stored_codes) {
+    linear::Codes codes{whole.weight, {}, {}, {}};
     codes.inverse_scales = own_.of(parts.front().number).factors;  // those of all parts follow
     codes.inverse_scales.shape[0] = 0;
     for (const linear::Part& part : parts) codes.inverse_scales.shape[0] += s.factor_rows(part);
@@ -240,32 +256,25 @@ linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayo
     if (observed(fp8, pass) && ctx.device == device::DeviceType::host) codes.source = dequantized(ctx, s, l, codes);
     return linear::prepare_codes(ctx, codes, whole.bias, parts, fp8, pass);
   }
-  if (s.form == WeightForm::single_copy) {
-    codes.scales = whole.row_scales;
-    codes.inverse_scales = quant::reciprocals(ctx, whole.row_scales);
-  } else {
-    codes.scales = scales_.weights(s, l);
-    codes.inverse_scales = scales_.inverse_weights(s, l);
-  }
-  return linear::prepare_codes(ctx, codes, whole.bias, parts, fp8, pass, known);
+  return linear::prepare_codes(ctx, codes_of(ctx, s, l, whole, pass), whole.bias, parts, fp8, pass, known);
 }
 
 // The bias of a slot's linear, whose slot follows.
-View ParameterStore::bias_of(int unit, std::size_t slot) const {
+View ParameterStore::bias_of(int unit, std::size_t slot, model::Pass pass) const {
   if (slot + 1 == model::kSlots) return {};
   const SlotLayout& next = layout_.unit(unit)[slot + 1];
   return next.present() && layout_.parameter(next.parameters.front()).role == model::ParameterRole::bias
-             ? gather_.weight(unit, slot + 1)
+             ? gather_.weight(unit, slot + 1, pass)
              : View{};
 }
 
 UnitWeights ParameterStore::unshard(const Context& ctx, int unit, model::Pass pass) {
-  gather_.unshard(ctx, unit);
+  gather_.unshard(ctx, unit, pass);
   UnitWeights w;
   for (std::size_t i = 0; i < model::kSlots; ++i) {
     const SlotLayout& s = layout_.unit(unit)[i];
     const bool linear = !s.parts.empty() && !s.adapters;
-    if (!linear || unit == 0) w.plain[i] = gather_.weight(unit, i);
+    if (!linear || unit == 0) w.plain[i] = gather_.weight(unit, i, pass);
     if (!linear || !s.present()) continue;
     std::vector<linear::Weight> weights = prepare_weights(ctx, unit, i, pass);
     if (std::vector<linear::Weight>* const each = w.experts_of(static_cast<model::Slot>(i)))

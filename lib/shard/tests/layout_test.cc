@@ -91,14 +91,16 @@ TEST(Layout, NumbersOfScalesAreEqualOnAllRanks) {
 }
 
 TEST(Layout, FormFollowsFromRecipeAndOptions) {
-  const auto form = [](const quant::Recipe* recipe, bool fp8_all_gather, DType stored = DType::f32) {
+  const auto form = [](const quant::Recipe* recipe, bool fp8_all_gather, DType stored = DType::f32, int ranks = 1) {
     StoreOptions options;
     options.fp8.recipe = recipe;
     options.fp8_all_gather = fp8_all_gather;
     std::vector<model::Parameter> table = small_table(small_model());
     for (model::Parameter& p : table)
       if (p.slot == model::Slot::down) p.stored = stored, p.trainable = stored == DType::f32;
-    return Layout({}, 0, small_model(), table, options).unit(1)[static_cast<std::size_t>(model::Slot::down)].form;
+    return Layout({1, ranks, 1, 1, 1}, 0, small_model(), table, options)
+        .unit(1)[static_cast<std::size_t>(model::Slot::down)]
+        .form;
   };
   const quant::Recipe &tensorwise = quant::find_recipe("tensorwise"), &delayed = quant::find_recipe("delayed"),
                       &rowwise = quant::find_recipe("rowwise");
@@ -107,7 +109,10 @@ TEST(Layout, FormFollowsFromRecipeAndOptions) {
   EXPECT_EQ(form(&tensorwise, false), WeightForm::compute);
   EXPECT_EQ(form(&delayed, true), WeightForm::delayed_codes);
   EXPECT_EQ(form(&delayed, false), WeightForm::delayed);
-  EXPECT_EQ(form(&rowwise, true), WeightForm::compute);
+  EXPECT_EQ(form(&rowwise, true), WeightForm::compute) << "one rank gathers nothing";
+  EXPECT_EQ(form(&rowwise, true, DType::f32, 2), WeightForm::pass_codes);
+  EXPECT_EQ(form(&rowwise, false, DType::f32, 2), WeightForm::compute);
+  EXPECT_EQ(form(&quant::find_recipe("rowwise_with_gw_hp"), true, DType::f32, 2), WeightForm::pass_codes);
   EXPECT_EQ(form(&quant::with_single_copy(rowwise), true), WeightForm::single_copy);
   EXPECT_EQ(form(&tensorwise, true, DType::e4m3), WeightForm::stored_codes);
 }

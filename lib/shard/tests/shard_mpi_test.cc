@@ -197,6 +197,19 @@ TEST(Store, OverSomeOfTheRanks) {
   }
 }
 
+// Two ranks cast their rows of blocks. Four ranks would have parts of blocks, so that bf16 weights are gathered.
+TEST(Store, GathersCodesOfBlocks) {
+  for (const int zero : {1, 3}) {
+    StoreCase c{"blockwise, zero " + std::to_string(zero), store_of(DType::bf16, "blockwise", zero)};
+    c.squares = true;
+    const Layout layout(comm::Mesh(world()).shape(), world().rank(), c.model(), c.table(), c.options);
+    EXPECT_EQ(layout.unit(1)[static_cast<std::size_t>(model::Slot::qkv)].form,
+              world().size() == 2 ? WeightForm::block_codes : WeightForm::compute);
+    check_gathers(comm::Mesh(world()), c);
+    check_updates(comm::Mesh(world()), c);
+  }
+}
+
 /// Counts what is started in groups, and the tensors in them.
 struct Counting final : comm::Forwarding {
   using Forwarding::Forwarding;
@@ -214,11 +227,12 @@ struct Counting final : comm::Forwarding {
 // A unit takes one group for its weights and one for its gradients, whatever the number of its tensors.
 TEST(Store, StartsOneGroupForAUnit) {
   if (world().size() == 1) GTEST_SKIP() << "one rank gathers nothing";
-  for (const char* recipe : {"tensorwise", "rowwise"}) {
+  const quant::Recipe& rowwise = quant::find_recipe("rowwise");
+  for (const quant::Recipe* recipe : {&quant::find_recipe("tensorwise"), &rowwise, &quant::with_single_copy(rowwise)}) {
     Counting counting(world());
     const hf::ModelConfig config = small_model();
-    StoreOptions options = store_of(DType::bf16, recipe);
-    if (options.fp8.recipe->fp8_all_gather == false) options.fp8.recipe = &quant::with_single_copy(*options.fp8.recipe);
+    StoreOptions options = store_of(DType::bf16, "rowwise");
+    options.fp8.recipe = recipe;
     Kit kit(counting, config, small_table(config), options);
     kit.fill(odd_value);
     const int units = static_cast<int>(config.num_hidden_layers) + 2,
@@ -226,10 +240,10 @@ TEST(Store, StartsOneGroupForAUnit) {
     for (int unit = 0; unit < units; ++unit) {
       const device::Scope scope(kit.arena);
       (void)kit.store.unshard(kit.ctx, unit, model::Pass::forward);
-      kit.store.prefetch(unit + 1);
+      kit.store.prefetch(unit + 1, model::Pass::forward);
     }
     EXPECT_EQ(counting.gathers, units);
-    const int scales = options.fp8.recipe->single_copy ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
+    const int scales = recipe->name == rowwise.name ? 7 * static_cast<int>(config.num_hidden_layers) : 0;
     EXPECT_EQ(counting.gathered, tensors + scales);
     give_gradients(kit.store, 5, 1.0f, 0, 1);
     kit.store.gradients().finish(kit.ctx);

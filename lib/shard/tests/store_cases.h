@@ -10,9 +10,20 @@ namespace fp8::shard {
 
 using namespace test;
 
-/// odd_value() in four magnitudes, so that parameters of a slot differ in their scales, powers of two included.
+/// odd_value() in four magnitudes, so that parameters of a slot differ in their scales, powers of two included; and
+/// some larger elements, so that rows and columns differ, and columns of the rows of one rank.
 inline float spread_value(int number, std::int64_t i) {
-  return odd_value(number, i) * static_cast<float>(1 << (number % 4));
+  const float larger = i % 67 == 0 ? 64.0f : i % 101 == 0 ? 16.0f : 1.0f;
+  return odd_value(number, i) * larger * static_cast<float>(1 << (number % 4));
+}
+
+/// A model of one layer whose linears are all 256 x 256.
+inline hf::ModelConfig model_of_squares() {
+  hf::ModelConfig config = small_model();
+  config.hidden_size = config.intermediate_size = 256;
+  config.num_hidden_layers = 1;
+  config.head_dim = 256 / config.num_attention_heads;
+  return config;
 }
 
 /// Options of a store.
@@ -24,9 +35,11 @@ struct StoreCase {
   bool adapters = false;                     ///< without, everything is trained
   std::vector<std::string_view> of_slots{};  ///< recipes by kAdaptedSlots; empty: the recipe of the options
   bool experts = false;
+  bool squares = false;  ///< linears of 256 x 256, which two ranks divide into blocks of 128 x 128
 
   /// The model.
   hf::ModelConfig model() const {
+    if (squares) return model_of_squares();
     if (experts) return adapters ? small_mixture_with_adapters() : small_mixture();
     return adapters ? small_model_with_adapters() : small_model(tied);
   }
@@ -151,6 +164,16 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// The inverse scales of an operand. Those of blocks may have gaps between rows.
+inline std::vector<float> scales_of(const quant::Quantized& q) {
+  const View& v = q.inverse_scale;
+  std::vector<float> all;
+  for (std::int64_t r = 0; !v.empty() && r < v.shape[0]; ++r)
+    for (std::int64_t c = 0; c < (v.rank == 2 ? v.shape[1] : 1); ++c)
+      all.push_back(v.as<float>()[r * v.stride[0] + (v.rank == 2 ? c * v.stride[1] : 0)]);
+  return all;
+}
+
 /// Compares an operand with the whole matrix, cast alone.
 inline void check_operand(const Context& ctx, StoreOptions o, const model::Parameter& p, int number,
                           const quant::Quantized& found, model::Pass pass) {
@@ -188,7 +211,7 @@ inline void check_operand(const Context& ctx, StoreOptions o, const model::Param
     return;
   }
   EXPECT_TRUE(bytes_of(found.codes) == bytes_of(wanted.codes));
-  EXPECT_TRUE(bytes_of(found.inverse_scale) == bytes_of(wanted.inverse_scale));
+  EXPECT_EQ(scales_of(found), scales_of(wanted));
 }
 
 /// Rows [begin, end) of a linear among its operands. Parts outside FP8 are one operand.
@@ -216,7 +239,7 @@ inline void check_gathers(const comm::Mesh& mesh, const StoreCase& c) {
     const model::Pass pass = forward ? model::Pass::forward : model::Pass::backward;
     const device::Scope scope(kit.arena);
     const model::UnitWeights w = kit.store.unshard(kit.ctx, unit, pass);
-    kit.store.prefetch(forward ? unit + 1 : unit - 1);
+    kit.store.prefetch(forward ? unit + 1 : unit - 1, pass);
     for (const ParameterShard& o : kit.store.shards()) {
       const model::Parameter& p = kit.store.table()[static_cast<std::size_t>(o.number)];
       if (p.unit != unit || !has_parameter(kit.store, p)) continue;
@@ -333,7 +356,7 @@ inline void check_same(const linear::Weight& a, const linear::Weight& b) {
   ASSERT_EQ(a.operands.size(), b.operands.size());
   for (std::size_t i = 0; i < a.operands.size(); ++i) {
     EXPECT_TRUE(bytes_of(a.operands[i].codes.codes) == bytes_of(b.operands[i].codes.codes));
-    EXPECT_TRUE(bytes_of(a.operands[i].codes.inverse_scale) == bytes_of(b.operands[i].codes.inverse_scale));
+    EXPECT_EQ(scales_of(a.operands[i].codes), scales_of(b.operands[i].codes));
   }
 }
 
@@ -372,10 +395,12 @@ inline void check_updates(const comm::Mesh& mesh, const StoreCase& c) {
     same(o.compute_weight, all.compute_weight);
     same(o.codes, all.codes);
   }
-  for (int unit = 0; unit < units; ++unit) {
+  for (int i = 0; i < 2 * units; ++i) {
+    const model::Pass pass = i < units ? model::Pass::forward : model::Pass::backward;
+    const int unit = i < units ? i : 2 * units - 1 - i;
     const device::Scope scope(many.arena), other(alone.arena);
-    const model::UnitWeights a = many.store.unshard(many.ctx, unit, model::Pass::forward);
-    const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, model::Pass::forward);
+    const model::UnitWeights a = many.store.unshard(many.ctx, unit, pass);
+    const model::UnitWeights b = alone.store.unshard(alone.ctx, unit, pass);
     for (const model::Parameter& p : many.store.table()) {
       if (p.unit != unit || !has_parameter(many.store, p)) continue;
       if (p.expert < 0) check_same(a.of(p.slot), b.of(p.slot));  // the embedding may be the head too

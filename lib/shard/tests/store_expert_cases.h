@@ -303,11 +303,12 @@ inline void check_stored_codes(const comm::Mesh& mesh, const quant::Recipe& reci
   }
 }
 
-/// An observer gets the rows of the masters from which an expert's codes were cast.
-inline void check_observed_source(const comm::Mesh& mesh, const char* recipe) {
+/// An observer gets the rows from which an expert's codes were cast: those of the masters, or compute weights.
+inline void check_observed_source(const comm::Mesh& mesh, const quant::Recipe& recipe) {
   Watching watching;
-  StoreOptions options = store_of(DType::bf16, recipe);
-  if (!options.fp8.recipe->fp8_all_gather) options.fp8.recipe = &quant::with_single_copy(*options.fp8.recipe);
+  StoreOptions options = store_of(DType::bf16, "tensorwise");
+  options.fp8.recipe = &recipe;
+  const DType cast = recipe.fp8_all_gather ? DType::f32 : DType::bf16;
   options.fp8.observer = &watching;
   Kit kit(mesh, small_mixture(), small_table(small_mixture()), options);
   kit.fill(spread_value);
@@ -318,7 +319,7 @@ inline void check_observed_source(const comm::Mesh& mesh, const char* recipe) {
     if (p.unit != 3 || p.expert < 0) continue;
     const linear::Operand& found = own_operand(kit, w, p);
     EXPECT_EQ(found.part.number, o.number);
-    EXPECT_TRUE(bytes_of(found.source) == text_of(whole(p, o.number, DType::f32, DType::f32))) << p.name;
+    EXPECT_TRUE(bytes_of(found.source) == text_of(whole(p, o.number, DType::f32, cast))) << p.name;
   }
 }
 
@@ -334,10 +335,12 @@ inline void check_experts(const comm::Mesh& mesh) {
     for (const hf::ModelConfig& config : {small_model(), small_mixture()}) check_fused(mesh, config, all_gather);
   }
   check_adapters_of_experts(mesh);
-  const quant::Recipe& rows = quant::with_single_copy(quant::find_recipe("rowwise"));
-  for (const quant::Recipe* recipe : {&quant::find_recipe("tensorwise"), &rows, &quant::find_recipe("blockwise")})
+  const quant::Recipe &tensorwise = quant::find_recipe("tensorwise"), &rowwise = quant::find_recipe("rowwise"),
+                      &rows = quant::with_single_copy(rowwise);
+  for (const quant::Recipe* recipe : {&tensorwise, &rows, &quant::find_recipe("blockwise")})
     check_stored_codes(mesh, *recipe);
-  for (const char* recipe : {"tensorwise", "delayed", "rowwise"}) check_observed_source(mesh, recipe);
+  for (const quant::Recipe* recipe : {&tensorwise, &quant::find_recipe("delayed"), &rowwise, &rows})
+    check_observed_source(mesh, *recipe);
 }
 
 }  // namespace fp8::shard

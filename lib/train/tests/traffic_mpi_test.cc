@@ -57,7 +57,11 @@ class Formulas {
     const std::int64_t copy = shards_ * t_;
     add("several_other", r_ * 2 * (copy * way_.stages - 1) * 8 * std::ssize(model::parameter_table(c_)));
     add("pp" + type(), (way_.stages - 1) * 2 * kGlobalBatch * kLength * c_.hidden_size * bytes());
-    if (fp8()) add("several_f32", r_ * 2 * (copy - 1) * 4 * 7 * c_.num_hidden_layers);
+    const std::int64_t columns = 5 * c_.hidden_size + heads() + c_.intermediate_size;
+    if (rows())
+      add("several_f32", r_ * 2 * (shards_ - 1) * 4 * columns * c_.num_hidden_layers);
+    else if (fp8())
+      add("several_f32", r_ * 2 * (copy - 1) * 4 * 7 * c_.num_hidden_layers);
     std::int64_t total = 0;
     for (const auto& [name, bytes] : sent_) total += bytes;
     if (total > 0) sent_["sent_bytes"] = total;
@@ -71,6 +75,7 @@ class Formulas {
     void operator+=(const Elements& o) { dense += o.dense, experts += o.experts, linears += o.linears; }
   };
   bool fp8() const { return way_.precision != std::string("bf16") && way_.precision != std::string("fp32"); }
+  bool rows() const { return way_.precision == std::string("rowwise"); }
   std::int64_t bytes() const { return way_.precision == std::string("fp32") ? 4 : 2; }
   std::string type() const { return way_.precision == std::string("fp32") ? "_f32" : "_bf16"; }
   std::int64_t accumulation() const { return way_.accumulation; }
@@ -112,15 +117,20 @@ class Formulas {
   // What is sent if each rank's rows go to the others of its group.
   std::int64_t over_shards(const Elements& e) const { return (shards_ - 1) * e.dense + (experts_ - 1) * e.experts; }
 
-  // With zero 3 each pass but the first gathers all layers again but the two that the pass before ended with.
+  // With zero 3 each pass but the first gathers all layers again but the two that the pass before ended with. Under
+  // rowwise each pass gathers its codes of all layers, and forward the scales of rows.
   void add_weights() {
     Elements gathered = whole();
     const int l = static_cast<int>(c_.num_hidden_layers);
     for (int pass = 1; way_.zero == 3 && pass < 2 * way_.accumulation; ++pass)
       gathered += pass % 2 == 1 ? layers(0, l - 2) : layers(2, l);
-    const std::int64_t codes = fp8() ? (shards_ - 1) * gathered.linears : 0;
-    add("dp_shard_fp8", r_ * codes);
-    add("dp_shard" + type(), r_ * bytes() * (over_shards(gathered) - codes));
+    const std::int64_t linears = fp8() ? (shards_ - 1) * gathered.linears : 0;
+    add("dp_shard" + type(), r_ * bytes() * (over_shards(gathered) - linears));
+    if (!rows()) return add("dp_shard_fp8", r_ * linears);
+    const std::int64_t gathers = way_.zero == 3 ? way_.accumulation : 1,
+                       of_rows = heads() + key_values() + 2 * c_.hidden_size + 2 * c_.intermediate_size;
+    add("dp_shard_fp8", r_ * (shards_ - 1) * 2 * gathers * whole().linears);
+    add("dp_shard_f32", r_ * (shards_ - 1) * gathers * of_rows * c_.num_hidden_layers * 4);
   }
 
   void add_tensor_parallel() {
@@ -164,7 +174,7 @@ Sent sent_of(const json::Object& step) {
   return sent;
 }
 
-constexpr std::array<Way, 23> kWays{{
+constexpr std::array<Way, 25> kWays{{
     {1, false, 1, 1, 1, 3, 2, DType::f32, "bf16"},       {2, false, 2, 1, 1, 3, 2, DType::f32, "bf16"},
     {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16"},       {2, false, 1, 1, 1, 2, 2, DType::bf16, "bf16"},
     {2, false, 1, 1, 1, 3, 2, DType::f32, "fp32"},       {2, false, 1, 2, 1, 3, 2, DType::bf16, "bf16"},
@@ -175,6 +185,7 @@ constexpr std::array<Way, 23> kWays{{
     {4, false, 1, 2, 1, 3, 3, DType::f32, "bf16"},       {4, false, 2, 1, 1, 3, 1, DType::f32, "tensorwise"},
     {4, true, 1, 1, 2, 3, 2, DType::f32, "bf16"},        {4, true, 2, 1, 4, 2, 1, DType::f32, "bf16"},
     {4, true, 1, 2, 2, 3, 1, DType::bf16, "bf16"},       {4, true, 4, 1, 2, 3, 1, DType::f32, "fp32"},
+    {2, false, 1, 1, 1, 3, 2, DType::f32, "rowwise"},    {4, false, 1, 2, 1, 1, 2, DType::f32, "rowwise"},
     {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16", 2},    {4, false, 1, 1, 1, 1, 2, DType::f32, "fp32", 2},
     {4, false, 2, 1, 1, 1, 2, DType::f32, "bf16", 2},
 }};

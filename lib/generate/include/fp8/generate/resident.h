@@ -25,7 +25,7 @@ class ResidentWeights final : public model::ParameterAccess {
                   const linear::LinearPrecision& precision);
 
   /// Nothing to do.
-  void prefetch(int unit) override;
+  void prefetch(int unit, model::Pass pass) override;
   /// The unit's weights, for Pass::forward; valid as long as the arena.
   model::UnitWeights unshard(const Context& ctx, int unit, Pass pass) override;
   /// Throws std::logic_error: weights for forward passes have no gradients.

@@ -103,12 +103,14 @@ struct Weight {
   std::vector<Adapter> adapters{};  ///< adapters in row order, at most one for each part
 };
 
-/// FP8 codes of a weight as gathered by an FP8 all-gather, or as a checkpoint stores them.
+/// FP8 codes of a weight for one pass, as gathered by an FP8 all-gather, or as a checkpoint stores them.
 struct Codes {
   View bytes;           ///< u8 [N, K]
-  View scales;          ///< f32 [number of parts], or [N] with one FP8 copy, or blocks of 128 x 128
+  View scales;          ///< f32, of all parts one after the other: scale_count() of each, or blocks of 128 x 128
   View inverse_scales;  ///< their reciprocals
   View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
+  /// Codes of blocks are multiplied by their inverse scales where prepare() would do so.
+  bool fold = false;
 };
 
 /// Rows of the scales of blocks of 128 x 128 of a weight with these parts, each of which has blocks of its own:
@@ -123,8 +125,13 @@ enum class Pass : std::uint8_t { forward, recompute, backward };
 Weight prepare(const Context& ctx, const View& matrix, const View& bias, const std::vector<Part>& parts,
                const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
-/// Prepares a weight from FP8 codes. Every part is FP8 with one scale, or one scale for each row with one FP8 copy, or,
-/// if the scales have two dimensions, one for each block of 128 x 128, which serves both GEMMs.
+/// Number of the scales of a part [rows, columns] of a weight whose codes are cast for the pass: one, or where the
+/// recipe scales rows, one for each row in forward and one for each column in backward; with one FP8 copy one for each
+/// row.
+std::int64_t scale_count(const quant::Recipe& recipe, Pass pass, std::int64_t rows, std::int64_t columns);
+
+/// Prepares a weight from FP8 codes. Every part is FP8 with scale_count() scales or, if the scales have two dimensions,
+/// one for each block of 128 x 128, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 
@@ -139,8 +146,8 @@ struct GroupWeight {
 std::vector<Weight> prepare_groups(const Context& ctx, const View& matrix, std::span<const GroupWeight> weights,
                                    const LinearPrecision& precision, Pass pass);
 
-/// prepare_codes() of several weights without bias, whose parts have one scale each: Codes::bytes [groups N, K], scales
-/// f32 [groups times the number of parts].
+/// prepare_codes() of several weights without bias, and without blocks and one FP8 copy: Codes::bytes [groups N, K],
+/// scales of the parts of all weights, one after the other.
 std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes, std::span<const GroupWeight> weights,
                                          const LinearPrecision& precision, Pass pass);
 

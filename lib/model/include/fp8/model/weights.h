@@ -55,8 +55,8 @@ class ParameterAccess {
   virtual ExpertExchange* exchange() { return nullptr; }
   /// The ranks that divide linears.
   virtual TensorExchange& tensor() { return one_rank_; }
-  /// Starts asynchronous work, such as an all-gather, for a unit that will be needed soon.
-  virtual void prefetch(int unit) = 0;
+  /// Starts asynchronous work, such as an all-gather, for a unit that will soon be unsharded for this pass.
+  virtual void prefetch(int unit, Pass pass) = 0;
   /// Unshards a unit: returns its weights, prepared for a pass. They are valid until the end of the caller's arena
   /// scope. Weights of a layer also become invalid when another layer is unsharded, since layers may share buffers.
   virtual UnitWeights unshard(const Context& ctx, int unit, Pass pass) = 0;

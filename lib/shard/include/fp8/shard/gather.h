@@ -1,12 +1,14 @@
 /// The all-gather of a unit's weights. The weights of the next unit are gathered while a unit computes. With one rank
-/// in a group the buffer of the group is the rank's own memory, and nothing is gathered.
+/// in a group the buffer of the group is the rank's own memory, and nothing is gathered. Weights that are gathered as
+/// codes of a pass have a buffer for the codes of forward and, in training, one for those of dgrad; each rank casts its
+/// rows into the buffer when the gather begins, so that the codes of the own rows take no memory of their own.
 #pragma once
 
 #include <array>
 #include <vector>
 
 #include "fp8/comm/mesh.h"
-#include "fp8/shard/own_rows.h"
+#include "fp8/shard/dgrad_scales.h"
 
 namespace fp8::shard {
 
@@ -14,16 +16,28 @@ namespace fp8::shard {
 class WeightGatherer {
  public:
   /// Allocates the buffers from the context's arena. The arguments outlive the gatherer. Not collective.
-  WeightGatherer(const Context& ctx, const comm::Mesh& mesh, const Layout& layout, const OwnRows& own);
+  WeightGatherer(const Context& ctx, const comm::Mesh& mesh, const Layout& layout, const OwnRows& own,
+                 const DgradScales& dgrad);
 
-  /// Starts the all-gather of a unit, unless its buffer has the unit or the rank has no such unit. Collective.
-  void prefetch(int unit);
-  /// Gathers a unit, which may have been started, and waits until its weights are valid. Collective.
-  void unshard(const Context& ctx, int unit);
-  /// The whole weight of a slot, codes or compute weights, until another unit takes the buffer; empty if the slot is.
-  View weight(int unit, std::size_t slot) const;
-  /// f32 [rows]: the scales of the rows of that weight, with WeightForm::single_copy.
+  /// Whether casts from here on add to CastOptions::counts, as at first.
+  void count_casts(bool on) { counts_casts_ = on; }
+  /// Starts the all-gather of a unit for a pass, unless its buffer has the unit or the rank has no such unit.
+  /// Collective.
+  void prefetch(int unit, linear::Pass pass);
+  /// Gathers a unit, which may have been started, and waits until its weights are valid for the pass. Collective.
+  void unshard(const Context& ctx, int unit, linear::Pass pass);
+  /// The whole weight of a slot, codes of the pass or compute weights, until another unit takes the buffer; empty if
+  /// the slot is.
+  View weight(int unit, std::size_t slot, linear::Pass pass) const;
+  /// f32 [rows]: the scales of the rows of that weight, with SlotLayout::gathers_row_scales(); in backward not those of
+  /// WeightForm::pass_codes.
   View row_scales(int unit, std::size_t slot) const;
+  /// f32 [rows / 128, ceil(cols / 128)]: the scales of the blocks of that weight, with WeightForm::block_codes.
+  View block_scales(int unit, std::size_t slot) const { return of_blocks(unit, slot, &Buffer::block_scales); }
+  /// Their reciprocals.
+  View inverse_block_scales(int unit, std::size_t slot) const {
+    return of_blocks(unit, slot, &Buffer::inverse_block_scales);
+  }
   /// The own rows have changed, so that units are gathered again; their frozen weights only if `frozen`.
   void discard(bool frozen);
 
@@ -31,21 +45,36 @@ class WeightGatherer {
   View gather_masters(const Context& ctx, const SlotLayout& s, DType type) const;
 
  private:
-  /// Whole matrices of one unit, valid or being gathered.
+  /// The weights of a unit that are gathered together: those that serve every pass, codes of forward, codes of dgrad.
+  enum Use : std::uint8_t { every_pass, of_forward, of_dgrad };
+  /// Which weights of one use are valid or being gathered.
+  struct Valid {
+    bool all = false, frozen = false;
+  };
+  /// Whole matrices of one unit.
   struct Buffer {
     int unit = -1;
-    int frozen = -1;  // unit whose frozen parameters are valid
-    std::array<View, model::kSlots> weight, row_scales;
+    std::array<Valid, 3> valid;  // by Use
+    std::array<View, model::kSlots> weight, dgrad_codes, row_scales, block_scales, inverse_block_scales;
     std::vector<Pending> pending;  // for all of them, one for each group of ranks
   };
   std::size_t index(int unit) const;
+  View of_blocks(int unit, std::size_t slot, std::array<View, model::kSlots> Buffer::*scales) const;
+  static Use use_of(const SlotLayout& s, linear::Pass pass);
+  quant::CastOptions options_of(const SlotLayout& s) const;
+  void cast_rows(const ParameterShard& o, const SlotLayout& s, const View& codes, const View& scales) const;
+  void cast_for_dgrad(const ParameterShard& o, const SlotLayout& s, const View& codes) const;
+  std::vector<Sharded> blocks_of(const Buffer& b, std::size_t slot, const Sharded& codes, int number) const;
+  std::vector<Sharded> tensors_of(const Buffer& b, int unit, std::size_t slot, int number, linear::Pass pass) const;
   void count(const comm::Communicator& group, const Sharded& tensor) const;
 
   Context ctx_;
   comm::Mesh mesh_;
   const Layout& layout_;
   const OwnRows& own_;
+  const DgradScales& dgrad_;
   std::vector<Buffer> buffers_;
+  bool counts_casts_ = true;
 };
 
 }  // namespace fp8::shard

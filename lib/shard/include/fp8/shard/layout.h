@@ -19,9 +19,11 @@ namespace fp8::shard {
 
 /// The form in which the weight of a slot is held and gathered. FP8 operands come from it when a pass begins.
 enum class WeightForm : std::uint8_t {
-  absent,          ///< the unit has no such slot
-  compute,         ///< in the compute format; its FP8 parts are cast for each pass, with scales of that cast
-  delayed,         ///< in the compute format; its FP8 parts are cast for each pass, with delayed scales
+  absent,       ///< the unit has no such slot
+  compute,      ///< in the compute format; its FP8 parts are cast for each pass, with scales of that cast
+  delayed,      ///< in the compute format; its FP8 parts are cast for each pass, with delayed scales
+  pass_codes,   ///< held in the compute format, gathered as codes of a pass: each rank casts its rows for each gather
+  block_codes,  ///< the same with codes for every pass, and a scale for each block of 128 x 128
   gathered_codes,  ///< codes, cast from the masters after each update, with a scale for each part
   delayed_codes,   ///< the same with delayed scales
   single_copy,     ///< the same with a scale for each row, for both passes
@@ -58,11 +60,22 @@ struct SlotLayout {
   std::vector<SlotLinear> linears{};       ///< in row order, of all experts; none in slots that are not of linears
   std::int64_t first_scale = -1;           ///< number of the first scale of its parts, in row order; -1: none
   std::int64_t first_gradient_scale = -1;  ///< number of the first delayed scale of the gradients of its parts
+  std::int64_t first_dgrad_scale = -1;     ///< place of the first scale of dgrad, with WeightForm::pass_codes
 
   /// Whether this rank has any of its parameters.
   bool present() const { return form != WeightForm::absent && !parameters.empty(); }
   /// Whether it is held as codes.
   bool codes() const { return form >= WeightForm::gathered_codes; }
+  /// Whether it is gathered as codes, which may be those of a pass.
+  bool gathers_codes() const { return codes() || form == WeightForm::pass_codes || form == WeightForm::block_codes; }
+  /// Whether the scales of its rows are gathered with its codes.
+  bool gathers_row_scales() const { return form == WeightForm::single_copy || form == WeightForm::pass_codes; }
+  /// Scales of dgrad of each part, with WeightForm::pass_codes.
+  std::int64_t dgrad_scales() const { return linear::scale_count(*fp8.recipe, linear::Pass::backward, 0, extent.cols); }
+  /// Number in `parts` of the first part that this rank has.
+  std::size_t first_held_part() const;
+  /// Number in `parts` of the part that has this row of the slot.
+  std::size_t part_at(std::int64_t row) const;
   /// Whether its scales are delayed.
   bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
   /// Whether its parts have scales that are kept from step to step.
@@ -90,6 +103,15 @@ struct ScaleNumbers {
   std::int64_t first_gradient = 0;         ///< the first of gradients
   std::int64_t count = 0;                  ///< number of all
   const quant::Recipe* delayed = nullptr;  ///< the delayed recipe; null: no linear has one
+};
+
+/// The scales of dgrad of the weights that this rank gathers as codes of a pass, which lie one after the other: first
+/// those whose amaxes cover elements of several ranks of tensor parallelism, then those of other dense linears, then
+/// those of experts. A slot begins at a multiple of 16 bytes.
+struct DgradScaleNumbers {
+  std::int64_t first_whole = 0;   ///< the first whose amaxes are of one rank of tensor parallelism
+  std::int64_t first_expert = 0;  ///< the first of experts
+  std::int64_t count = 0;         ///< number of all
 };
 
 /// The rows and columns of a parameter that a rank has.
@@ -133,6 +155,8 @@ class Layout {
   std::int64_t scale(int number) const { return scale_of_[static_cast<std::size_t>(number)]; }
   /// The numbers of all scales.
   const ScaleNumbers& scales() const { return scales_; }
+  /// The places of the scales of dgrad.
+  const DgradScaleNumbers& dgrad_scales() const { return dgrad_scales_; }
   /// Whether any parameter is frozen, which is so for all linears then.
   bool frozen() const { return frozen_; }
 
@@ -167,7 +191,9 @@ class Layout {
   void build_slots();
   void build_adapters();
   void number_scales();
+  void number_dgrad_scales();
   WeightForm form_of(const SlotLayout& s) const;
+  bool gathers_own_casts(const SlotLayout& s) const;
   linear::LinearPrecision precision_of(const model::Parameter& p) const;
 
   comm::MeshShape mesh_;
@@ -180,6 +206,7 @@ class Layout {
   std::vector<UnitLayout> units_;
   std::vector<std::int64_t> scale_of_;  // by parameter
   ScaleNumbers scales_;
+  DgradScaleNumbers dgrad_scales_;
 };
 
 }  // namespace fp8::shard

@@ -84,7 +84,6 @@ class Scales {
   void forget_idle(const Context& ctx);
   void find_unseen(const Context& ctx);
   quant::KnownScale known(std::int64_t index, bool record) const;
-  void reduce_amaxes(const Context& ctx, comm::Communicator& group, const View& amaxes) const;
   // The rows of the parts of a linear in a view of all scales.
   static View of_linear(const View& all, const SlotLayout& s, const SlotLinear& l) {
     return all.rows(s.first_scale + static_cast<std::int64_t>(l.first_part),

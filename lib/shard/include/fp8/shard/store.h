@@ -69,7 +69,10 @@ class ParameterStore final : public model::ParameterAccess {
   void set_column_factors(const View& factors) { column_factors_ = factors; }
   /// Whether casts in passes from here on add to CastOptions::counts, as at first. Kernels that count have more
   /// instructions than the memory of a GPU leaves time for.
-  void count_casts(bool on) { counts_casts_ = on; }
+  void count_casts(bool on) {
+    counts_casts_ = on;
+    gather_.count_casts(on);
+  }
   /// The micro-batch of passes from here on; nothing: none in training, without dropout, as at first.
   void set_position(const std::optional<BatchPosition>& position) { position_ = position; }
   /// GradientReducer::trace(). Gathered weights are discarded, so that they are gathered again.
@@ -90,7 +93,7 @@ class ParameterStore final : public model::ParameterAccess {
 
   model::ExpertExchange* exchange() override { return exchange_ ? &*exchange_ : nullptr; }
   model::TensorExchange& tensor() override { return tensor_ ? *tensor_ : ParameterAccess::tensor(); }
-  void prefetch(int unit) override { gather_.prefetch(unit); }
+  void prefetch(int unit, model::Pass pass) override { gather_.prefetch(unit, pass); }
   model::UnitWeights unshard(const Context& ctx, int unit, model::Pass pass) override;
   model::UnitGradients gradient_buffers(int unit) override { return gradients_.gradient_buffers(unit); }
   void gradients_done(int unit) override { gradients_.gradients_done(unit); }
@@ -99,9 +102,10 @@ class ParameterStore final : public model::ParameterAccess {
   /// The whole weight of a slot, or of one of its linears.
   struct Whole {
     View weight;      // codes, or compute weights
-    View row_scales;  // of codes with a scale for each row; else not used
+    View row_scales;  // of codes with a scale for each row; in dgrad of codes of a pass, and else, not used
     View bias;        // or empty
     View source;      // compute weights or masters of codes, where they are needed; else empty
+    View block_scales{}, inverse_block_scales{};  // of codes with a scale for each block
   };
   /// What an update of a parameter writes besides master and moments.
   struct Written {
@@ -110,7 +114,7 @@ class ParameterStore final : public model::ParameterAccess {
     bool measured;        // whether the amax is measured afterwards, because the scale is that of the compute weight
   };
   Written written_by_update(const ParameterShard& o) const;
-  View bias_of(int unit, std::size_t slot) const;
+  View bias_of(int unit, std::size_t slot, model::Pass pass) const;
   void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void cast_codes(const Context& ctx);
   void cast_parts(const Context& ctx, const SlotLayout& s);
@@ -120,8 +124,10 @@ class ParameterStore final : public model::ParameterAccess {
   std::vector<linear::Part> parts_of(const SlotLayout& s, const SlotLinear& l) const;
   View dequantized(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const linear::Codes& codes) const;
   std::vector<linear::Weight> prepare_weights(const Context& ctx, int unit, std::size_t slot, model::Pass pass) const;
-  std::vector<linear::Weight> prepare_experts(const Context& ctx, const SlotLayout& s, const View& weight,
-                                              const View& source, model::Pass pass) const;
+  linear::Codes codes_of(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const Whole& whole,
+                         model::Pass pass) const;
+  std::vector<linear::Weight> prepare_experts(const Context& ctx, const SlotLayout& s, const Whole& whole,
+                                              model::Pass pass) const;
   linear::Weight prepare_linear(const Context& ctx, const SlotLayout& s, const SlotLinear& l, const Whole& whole,
                                 model::Pass pass) const;
 
@@ -131,6 +137,7 @@ class ParameterStore final : public model::ParameterAccess {
   Layout layout_;
   OwnRows own_;
   Scales scales_;
+  DgradScales dgrad_;
   WeightGatherer gather_;
   GradientReducer gradients_;
   MuonDirections muon_;
