@@ -40,9 +40,9 @@ says "moments are not padded" \
 ok "the weights of a training checkpoint are" fp8-convert uneven/step-00000001 --weights-only --pad -o x.h5
 rm x.h5
 
-for format in fp8 compressed-tensors; do
+for format in fp8 compressed-tensors nvfp4; do
   fp8-export llama3.h5 -q --any-server --format $format -o $format >table
-  says "codes of $format are kept" '^model.layers.0.self_attn.q_proj.weight +64x64 +(block|row) +fp8 +yes$' fp8-convert $format -o $format.h5
+  says "codes of $format are kept" '^model.layers.0.self_attn.q_proj.weight +64x64 +(block|row|nvfp4) +fp8 +yes$' fp8-convert $format -o $format.h5
   is "the checkpoint is quantized" "$(fp8-info $format.h5 --json | grep -o '"kind":"[a-z]*"')" '"kind":"quantized"'
   ok "it verifies" fp8-info --verify $format.h5
   ok "another export has the same files" \
@@ -54,11 +54,11 @@ d.h5 d16.h5"
 done
 says "full training of codes is refused with what to do" 'dequantize' fp8-step fp8.h5 --data bytes.h5 --out x --steps 1
 ok "a dequantized folder can be trained" fp8-step fp8-bf16.h5 --data bytes.h5 --out trained --steps 1 --seq-length 16 -q
-says "--filter needs values" '^fp8-convert: fp8: holds FP8 codes, which are kept; .* \(use --dequantize\)$' fp8-convert fp8 --filter '*' -o x.h5
-says "--dequantize needs codes" '^fp8-convert: hf: has no FP8 codes, so there is nothing to dequantize' fp8-convert hf --dequantize -o x.h5
+says "--filter needs values" '^fp8-convert: fp8: holds codes, which are kept; .* \(use --dequantize\)$' fp8-convert fp8 --filter '*' -o x.h5
+says "--dequantize needs codes" '^fp8-convert: hf: has no codes, so there is nothing to dequantize' fp8-convert hf --dequantize -o x.h5
 sed -i 's/"lm_head"/"lm_head", "model.layers.1.mlp.up_proj"/' fp8/config.json
 says "a list that the tensors do not follow is refused" \
-  '^fp8-convert: fp8: model.layers.1.mlp.up_proj.weight: stored as FP8 codes, but config.json excludes it in "modules_to_not_convert"' \
+  '^fp8-convert: fp8: model.layers.1.mlp.up_proj.weight: stored as codes, but config.json excludes it in "modules_to_not_convert"' \
   fp8-convert fp8 -o x.h5
 sed -i 's/"e4m3"/"e5m2"/' fp8/config.json
 says "E5M2 is refused" '^fp8-convert: fp8/config.json: quantization_config: "fmt": "e5m2" is not supported' fp8-convert fp8 -o x.h5

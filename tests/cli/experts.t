@@ -54,7 +54,7 @@ json.dump(config, open(folder + "/config.json", "w"))
 END
 status "codes of a router are refused" 2 fp8-convert routed -o x.h5
 is "and named" "$(cat err)" \
-  "fp8-convert: routed: holds FP8 codes, which are kept; those of model.layers.1.block_sparse_moe.gate.weight are of no linear of a layer (use \
+  "fp8-convert: routed: holds codes, which are kept; those of model.layers.1.block_sparse_moe.gate.weight are of no linear of a layer (use \
 --dequantize)"
 ok "they are dequantized" fp8-convert routed --dequantize -q -o routed.h5
 says "small blocks are named in one line" \

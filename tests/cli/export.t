@@ -22,8 +22,13 @@ says "a file is not replaced" '^fp8-export: file: exists and is not a folder' fp
 
 fp8-quantize model.h5 -o row.h5 --scaling row >table 2>err
 fp8-quantize model.h5 -o tensor.h5 --scaling tensor >table 2>err
+fp8-quantize model.h5 -o fp4.h5 --scaling nvfp4 >table 2>err
 says "codes per row are kept in compressed-tensors" '^ *14 +float8_e4m3fn +codes kept' fp8-export row.h5 -o r --format compressed-tensors
 says "codes per tensor are kept in blocks" '^ *14 +float8_e4m3fn +codes kept' fp8-export tensor.h5 -o b --format fp8 --any-server
+says "FP4 codes are kept in nvfp4" '^ *14 +uint8 +codes kept' fp8-export fp4.h5 -o four --format nvfp4 --any-server
+says "FP4 codes do not fit blocks" 'fp8-export: fp4.h5: /weights/.*: FP4 codes \(use --format nvfp4\)$' fp8-export fp4.h5 -o x --format fp8
+says "FP8 codes do not fit nvfp4" 'row.h5: /weights/.*: FP8 codes, not those of FP4; dequantize it first: fp8-quantize row.h5 --dequantize' \
+  fp8-export row.h5 -o x --format nvfp4
 says "linears without codes are quantized" '^ *14 +float8_e4m3fn +quantized' fp8-export model.h5 -o c --format fp8 --any-server
 says "codes per row do not fit blocks" 'not per tensor or per block of 128 x 128 \(use --format compressed-tensors\)' fp8-export row.h5 -o x \
   --format fp8
@@ -46,7 +51,7 @@ says "the record has it" '"warnings":\["model.layers.0.self_attn.[^"]* refuse th
 
 # --- what servers refuse
 # shellcheck disable=SC2086 # lists of words on purpose
-for words in "mixed.h5 --format compressed-tensors" "model.h5 --format fp8" "tensor.h5 --format fp8 -n"; do
+for words in "mixed.h5 --format compressed-tensors" "model.h5 --format fp8" "tensor.h5 --format fp8 -n" "fp4.h5 --format nvfp4"; do
   status "$words: what servers refuse gives status 1" 1 fp8-export $words -q -o refused
   is "in one line, without an output" \
     "$(wc -l <err) $(grep -c '(use --any-server to write it all the same)$' err) $(cat out) $(find . -name '*refused*')" "1 1  "
@@ -59,7 +64,7 @@ is "every weight is named" "$(grep -o 'model.layers.{0-1}[a-z_.]*' err | sed 's/
   "q k v o gate up down "
 fp8-init tiny --set hidden_size=128 --set intermediate_size=256 --set head_dim=32 --set num_attention_heads=4 \
   --set num_key_value_heads=4 -o whole.h5 >table 2>err
-for format in bf16 fp8 compressed-tensors; do
+for format in bf16 fp8 compressed-tensors nvfp4; do
   ok "whole blocks: $format needs no consent" fp8-export whole.h5 --format $format -o whole-$format
 done
 
@@ -135,7 +140,7 @@ says "the folder of a killed export is removed" '^fp8-export: ./.killed.0123abcd
 is "and no other" "$(find . -name '.*.tmp') $(find killed -name '*lock*' | wc -l)" " 0"
 
 fp8-init tiny -o big.h5 --set hidden_size=1024 --set intermediate_size=4096 --set num_hidden_layers=4 >table 2>err
-for format in bf16 fp8 compressed-tensors; do
+for format in bf16 fp8 compressed-tensors nvfp4; do
   OMP_NUM_THREADS=1 python3 -c '
 import resource, subprocess, sys
 status = subprocess.call(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

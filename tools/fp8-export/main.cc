@@ -17,7 +17,7 @@ using namespace fp8;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-export";
-  c.about = "write a checkpoint as a Hugging Face folder in BF16 or FP8, or its LoRA adapters";
+  c.about = "write a checkpoint as a Hugging Face folder in BF16, FP8 or FP4, or its LoRA adapters";
   c.example = "fp8-export run -o llama3-tuned --format fp8";
   c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to export")};
   c.writes = true;
@@ -27,9 +27,9 @@ cli::Command command() {
        .kind = cli::FlagKind::choice,
        .metavar = "FORMAT",
        .default_text = "bf16",
-       .help = "linears in BF16, as E4M3 codes in blocks of 128x128 (fp8) or per row (compressed-tensors); or LoRA "
-               "adapters alone (peft)",
-       .choices = {"bf16", "fp8", "compressed-tensors", "peft"}},
+       .help = "linears in BF16, as E4M3 codes in blocks of 128x128 (fp8) or per row (compressed-tensors), or as FP4 "
+               "codes (nvfp4); or LoRA adapters alone (peft)",
+       .choices = {"bf16", "fp8", "compressed-tensors", "nvfp4", "peft"}},
       {.name = "template",
        .kind = cli::FlagKind::text,
        .metavar = "NAME|FILE",
@@ -49,6 +49,7 @@ convert::ExportOptions options_of(const cli::Arguments& arguments) {
   const std::string format = arguments.text("format");
   if (format == "fp8") options.format = convert::ExportFormat::fp8;
   if (format == "compressed-tensors") options.format = convert::ExportFormat::compressed_tensors;
+  if (format == "nvfp4") options.format = convert::ExportFormat::nvfp4;
   if (format == "peft") options.format = convert::ExportFormat::peft;
   if (arguments.has("template")) options.form = arguments.text("template");
   options.any_template = arguments.flag("any-template");

@@ -1,4 +1,4 @@
-// fp8-quantize: converts the weights of a checkpoint to FP8 codes and scales, or back. See fp8-quantize(1).
+// fp8-quantize: converts the weights of a checkpoint to FP8 or FP4 codes and scales, or back. See fp8-quantize(1).
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
@@ -14,7 +14,7 @@ using TableRows = std::vector<std::vector<std::string>>;
 cli::Command command() {
   cli::Command c;
   c.name = "fp8-quantize";
-  c.about = "convert the weights of a checkpoint to FP8 codes and scales, or back";
+  c.about = "convert the weights of a checkpoint to FP8 or FP4 codes and scales, or back";
   c.example = "fp8-quantize model.h5 -o q.h5 --scaling row";
   c.positionals = {cli::checkpoint_argument("source", "CHECKPOINT|-", "checkpoint to convert")};
   c.writes = true;
@@ -23,13 +23,14 @@ cli::Command command() {
       {.name = "scaling",
        .kind = cli::FlagKind::choice,
        .metavar = "HOW",
-       .help = "one scale per weight (tensor), row, 128x128 (block) or 1x32 (mx); required without --dequantize",
-       .choices = {"tensor", "row", "block", "mx"}},
+       .help = "one scale per weight (tensor), row, 128x128 (block), 1x32 (mx), or FP4 (nvfp4); required without "
+               "--dequantize",
+       .choices = {"tensor", "row", "block", "mx", "nvfp4"}},
       {.name = "format",
        .kind = cli::FlagKind::choice,
        .metavar = "TYPE",
        .default_text = "e4m3",
-       .help = "format of the codes",
+       .help = "format of FP8 codes",
        .choices = {"e4m3", "e5m2"}},
       {.name = "power-of-2-scales", .help = "round scales to powers of two"},
       {.name = "filter",
@@ -102,7 +103,7 @@ json::Value record_of(const std::string& source, const std::string& output, cons
                        {"source", source},
                        {"path", output},
                        {"scaling", arguments.text("scaling")},
-                       {"format", arguments.text("format")},
+                       {"format", arguments.text("scaling") == "nvfp4" ? "e2m1" : arguments.text("format")},
                        {"power_of_2_scales", arguments.flag("power-of-2-scales")},
                        {"weights", report.weights},
                        {"bytes_before", report.bytes_before},
@@ -179,6 +180,7 @@ int run(const cli::Arguments& arguments, const model::Origin& origin, Options op
 quant::Granularity scaling_of(const std::string& name) {
   if (name == "row") return quant::Granularity::row;
   if (name == "block") return quant::Granularity::block128x128;
+  if (name == "nvfp4") return quant::Granularity::block16x16;
   return name == "mx" ? quant::Granularity::block1x32 : quant::Granularity::tensor;
 }
 
@@ -187,6 +189,11 @@ int quantize(const cli::Arguments& arguments, const model::Origin& origin) {
   convert::QuantizeOptions options;
   options.scaling = scaling_of(arguments.text("scaling"));
   options.format = arguments.text("format") == "e5m2" ? dtype::DType::e5m2 : dtype::DType::e4m3;
+  if (options.scaling == quant::Granularity::block16x16) {
+    refuse(arguments, {"format"}, "codes are E2M1 under --scaling nvfp4");
+    refuse(arguments, {"power-of-2-scales"}, "scales of blocks are E4M3 under --scaling nvfp4");
+    options.format = dtype::DType::e2m1;
+  }
   options.power_of_2 = arguments.flag("power-of-2-scales");
   options.filters = arguments.list("filter");
   return run(arguments, origin, options, convert::quantize);

@@ -13,6 +13,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/file_name.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/h5/reader.h"
 #include "fp8/h5/user_block.h"
 #include "fp8/json/json.h"
@@ -296,7 +297,8 @@ void Checkpoint::read_rows_as_f32(std::string_view name, std::int64_t begin, std
   const TensorMeta& meta = at(name);
   if (meta.dtype == DType::f32) return read_rows(name, begin, end, std::as_writable_bytes(out));
   const std::uint64_t row_bytes = meta.row_bytes();
-  const std::uint64_t row = row_bytes / dtype::size_of(meta.dtype);
+  const std::uint64_t row =
+      row_bytes / dtype::size_of(meta.dtype) * static_cast<std::uint64_t>(dtype::packed(meta.dtype));
   const std::string here = path() + ": /" + meta.name + ": ";
   if (begin < 0 || end < begin || end > meta.rows())
     throw Error(here + "has no rows " + std::to_string(begin) + " to " + std::to_string(end));

@@ -6,6 +6,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/text.h"
+#include "fp8/dtype/e2m1.h"
 
 namespace fp8::ckpt {
 namespace {
@@ -32,6 +33,12 @@ bool is_known_section(std::string_view name) { return find_section(name) != kSec
 h5::Values values_of(std::string_view name) {
   const auto* section = find_section(name);
   return section == kSections.end() ? h5::Values::any : section->values;
+}
+
+std::vector<std::int64_t> TensorMeta::extents() const {
+  std::vector<std::int64_t> extents = shape;
+  if (!extents.empty()) extents.back() = checked_mul(extents.back(), dtype::packed(dtype), name);
+  return extents;
 }
 
 std::uint64_t TensorMeta::bytes() const {

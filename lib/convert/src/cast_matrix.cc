@@ -11,8 +11,10 @@
 #include "fp8/base/text.h"
 #include "fp8/device/arena.h"
 #include "fp8/dtype/convert.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/dtype/element.h"
 #include "fp8/dtype/finite.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/quant/scale.h"
 #include "fp8/tensor/tensor.h"
 
@@ -36,7 +38,20 @@ void amaxes_of_piece(const StoredMatrix& x, std::int64_t begin, const View& piec
   const float* const bad = std::find_if(amaxes, amaxes + rows, [](float a) { return !std::isfinite(a); });
   if (bad != amaxes + rows) {
     throw Error(x.name + ": row " + std::to_string(begin + (bad - amaxes)) +
-                " holds NaN or infinity, which has no FP8 code");
+                " holds NaN or infinity, which has no code");
+  }
+}
+
+// Stores factors of FP8 codes.
+void store_scales(const CastRule& rule, const StoredMatrix& x, CastResult& result) {
+  StoredScales& to = result.scales;
+  to.dtype = scale_type(rule.scaling);
+  to.shape = scales_shape(rule.scaling, x.rows, x.cols);
+  if (to.dtype == DType::f32) {
+    const auto bytes = std::as_bytes(std::span(result.inverse_scales));
+    to.bytes.assign(bytes.begin(), bytes.end());
+  } else {
+    for (const float f : result.inverse_scales) to.bytes.push_back(std::byte{dtype::to_e8m0_round_up(f)});  // exact
   }
 }
 
@@ -101,21 +116,17 @@ std::span<const float> scales_of(std::span<const float> scales, std::int64_t beg
   return scales.size() == 1 ? scales : scales.subspan(to_size(begin), to_size(rows));
 }
 
-std::span<const std::uint8_t> as_codes(const std::span<std::byte> bytes) {
-  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
-}
-
 // Adds to `result` what a piece from row `begin` on loses: x as stored, and its codes.
 class Losses {
  public:
   void add(const StoredMatrix& x, const CastRule& rule, std::int64_t begin, std::span<const std::byte> bytes,
            std::span<std::byte> codes, const FactorGrid& grid, CastResult& result) {
-    before_.resize(codes.size());
-    after_.resize(codes.size());
+    before_.resize(bytes.size() / dtype::size_of(x.dtype));
+    after_.resize(before_.size());
     dtype::to_floats(x.dtype, bytes.data(), before_);
-    dtype::decode_fp8(rule.format, as_codes(codes), std::span<float>(after_));
+    dtype::to_floats(rule.format, codes.data(), after_);
     multiply(after_, begin, x.cols, result.inverse_scales, grid);
-    add_sums(before_, after_, static_cast<std::int64_t>(codes.size()) / x.cols, result);
+    add_sums(before_, after_, std::ssize(before_) / x.cols, result);
   }
 
  private:
@@ -125,10 +136,7 @@ class Losses {
 // One scale in all, or one per row: amaxes first.
 CastResult cast_with_amaxes(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid,
                             const WriteBytes& write) {
-  std::vector<float> scales = amaxes(x);
-  if (rule.scaling == quant::Granularity::tensor) {
-    scales = {scales.empty() ? 0.0F : *std::max_element(scales.begin(), scales.end())};
-  }
+  std::vector<float> scales = rule.scaling == quant::Granularity::tensor ? std::vector<float>{amax_of(x)} : amaxes(x);
   CastResult result;
   for (float& s : scales) {
     s = quant::scale_from_amax(s, dtype::max_of(rule.format), rule.power_of_2);
@@ -187,6 +195,57 @@ CastResult cast_by_blocks(const StoredMatrix& x, const CastRule& rule, const Fac
   return result;
 }
 
+// Adds the counts of a piece from row `begin` on, by its codes, one in each byte.
+void count(std::span<const float> x, std::span<const std::uint8_t> codes, std::int64_t begin, std::int64_t cols,
+           const FactorGrid& grid, CastResult& result) {
+  constexpr float kHalfway = 7;  // from the largest magnitude to the next one, if there were more
+  std::int64_t saturated = 0, underflowed = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto r = begin + static_cast<std::int64_t>(i) / cols, c = static_cast<std::int64_t>(i) % cols;
+    const float factor = result.inverse_scales[to_size(r / grid.down * grid.cols + c / grid.along)];
+    saturated += std::abs(x[i]) > kHalfway * factor ? 1 : 0;
+    underflowed += x[i] != 0 && (codes[i] & 7U) == 0 ? 1 : 0;
+  }
+  result.counts += {.elements = std::ssize(codes), .saturated = saturated, .underflowed = underflowed};
+}
+
+// E4M3 scales of blocks under the amax of the matrix.
+CastResult cast_to_nvfp4(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid, const WriteBytes& write) {
+  CastResult result;
+  StoredScales& scales = result.scales;
+  scales.dtype = scale_type(rule.scaling);
+  scales.shape = scales_shape(rule.scaling, x.rows, x.cols);
+  scales.amax = std::max(amax_of(x), rule.least_amax);
+  const quant::Fp4Cast cast{.square = true, .amax = scales.amax};
+  std::vector<std::uint8_t> codes, block_scales, bytes_of_codes;
+  std::vector<float> values;
+  Losses losses;
+  for_pieces(
+      x,
+      [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
+        codes.resize(to_size(rows * x.cols));
+        block_scales.resize(to_size(divide_up(rows, grid.down) * grid.cols));
+        quant::cast_to_fp4({}, view_of(bytes.data(), x.dtype, rows, x.cols), cast,
+                           view_of(codes.data(), DType::u8, rows, x.cols),
+                           view_of(block_scales.data(), DType::u8, divide_up(rows, grid.down), grid.cols));
+        const auto stored = std::as_bytes(std::span(block_scales));
+        scales.bytes.insert(scales.bytes.end(), stored.begin(), stored.end());
+        values.resize(block_scales.size());
+        dtype::to_floats(scales.dtype, block_scales.data(), values);
+        for (const float v : values) result.inverse_scales.push_back(v / dtype::fp4_scale(scales.amax));
+        bytes_of_codes.resize(codes.size() / 2);
+        dtype::pack_e2m1(codes, bytes_of_codes);
+        const auto out = std::as_writable_bytes(std::span(bytes_of_codes));
+        write(out);
+        values.resize(codes.size());
+        dtype::to_floats(x.dtype, bytes.data(), values);
+        count(values, codes, begin, x.cols, grid, result);
+        if (rule.losses) losses.add(x, rule, begin, bytes, out, grid, result);
+      },
+      grid.down);
+  return result;
+}
+
 }  // namespace
 
 FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64_t cols) {
@@ -197,17 +256,37 @@ FactorGrid factor_grid(quant::Granularity scaling, std::int64_t rows, std::int64
   return {divide_up(rows, block.across), divide_up(cols, block.along), block.across, block.along};
 }
 
+DType scale_type(quant::Granularity scaling) {
+  using quant::Granularity;
+  if (scaling == Granularity::block1x32) return DType::e8m0;
+  return scaling == Granularity::block16x16 || scaling == Granularity::block1x16 ? DType::e4m3 : DType::f32;
+}
+
+std::vector<std::int64_t> scales_shape(quant::Granularity scaling, std::int64_t rows, std::int64_t cols) {
+  const FactorGrid grid = factor_grid(scaling, rows, cols);
+  if (quant::block_extent(scaling).along > 0) return {grid.rows, grid.cols};
+  return {grid.rows};
+}
+
+std::vector<float> StoredScales::factors(const std::string& name, DType codes) const {
+  std::vector<float> values(bytes.size() / dtype::size_of(dtype));
+  dtype::to_floats(dtype, bytes.data(), values);
+  if (const std::string bad = dtype::bad_scale(values, codes); !bad.empty()) throw Error(name + ": " + bad);
+  if (dtype != DType::e4m3) return values;
+  if (!std::isfinite(amax) || amax < 0)
+    throw Error(name + ": the amax of its tensor is " + format_short(static_cast<double>(amax), 6));
+  const float scale = dtype::fp4_scale(amax);
+  for (float& v : values) v /= scale;
+  return values;
+}
+
 std::optional<quant::Granularity> find_granularity(DType type, const std::vector<std::int64_t>& scales,
                                                    const std::vector<std::int64_t>& weight) {
   using quant::Granularity;
   if (weight.size() != 2) return std::nullopt;
-  for (const Granularity scaling :
-       {Granularity::tensor, Granularity::row, Granularity::block128x128, Granularity::block1x32}) {
-    const FactorGrid grid = factor_grid(scaling, weight[0], weight[1]);
-    std::vector<std::int64_t> shape{grid.rows};
-    if (quant::block_extent(scaling).along > 0) shape.push_back(grid.cols);
-    if (type == (scaling == Granularity::block1x32 ? DType::e8m0 : DType::f32) && scales == shape) return scaling;
-  }
+  for (const Granularity scaling : {Granularity::tensor, Granularity::row, Granularity::block128x128,
+                                    Granularity::block1x32, Granularity::block16x16, Granularity::block1x16})
+    if (type == scale_type(scaling) && scales == scales_shape(scaling, weight[0], weight[1])) return scaling;
   return std::nullopt;
 }
 
@@ -239,10 +318,18 @@ void store_rows(const std::string& name, std::span<const float> values, std::int
               format_short(static_cast<double>(*bad), 6) + " is not finite in bf16");
 }
 
+float amax_of(const StoredMatrix& x) {
+  const std::vector<float> of_rows = amaxes(x);
+  return of_rows.empty() ? 0.0F : *std::max_element(of_rows.begin(), of_rows.end());
+}
+
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write) {
   const FactorGrid grid = factor_grid(rule.scaling, x.rows, x.cols);
+  if (rule.scaling == quant::Granularity::block16x16) return cast_to_nvfp4(x, rule, grid, write);
   const bool blocks = quant::block_extent(rule.scaling).along > 0;
-  return blocks ? cast_by_blocks(x, rule, grid, write) : cast_with_amaxes(x, rule, grid, write);
+  CastResult result = blocks ? cast_by_blocks(x, rule, grid, write) : cast_with_amaxes(x, rule, grid, write);
+  store_scales(rule, x, result);
+  return result;
 }
 
 void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, const FactorGrid& grid, dtype::DType type,
@@ -250,8 +337,8 @@ void uncast_matrix(const StoredMatrix& codes, std::span<const float> factors, co
   std::vector<float> values;
   std::vector<std::byte> out;
   for_pieces(codes, [&](std::int64_t begin, std::int64_t, std::span<std::byte> bytes) {
-    values.resize(bytes.size());
-    dtype::decode_fp8(codes.dtype, as_codes(bytes), std::span<float>(values));
+    values.resize(bytes.size() / dtype::size_of(codes.dtype) * to_size(dtype::packed(codes.dtype)));
+    dtype::to_floats(codes.dtype, bytes.data(), values);
     multiply_rows(codes.name, values, begin, codes.cols, factors, grid);
     out.resize(values.size() * dtype::size_of(type));
     store_rows(codes.name, values, begin, codes.cols, type, out);

@@ -12,6 +12,7 @@
 #include "fp8/base/file.h"
 #include "fp8/base/text.h"
 #include "fp8/ckpt/writer.h"
+#include "fp8/convert/stored_weight.h"
 #include "fp8/dtype/convert.h"
 #include "fp8/dtype/element.h"
 #include "fp8/hf/tokenizer.h"
@@ -102,12 +103,12 @@ bool has_codes(const Source& source) {
 // kept of a weight, such as a router, that no tool reads as codes.
 void check_codes(const Source& source, const std::vector<model::Parameter>& table, const ConvertOptions& options) {
   if (!has_codes(source)) {
-    if (options.dequantize) throw Error(source.path() + ": has no FP8 codes, so there is nothing to dequantize");
+    if (options.dequantize) throw Error(source.path() + ": has no codes, so there is nothing to dequantize");
     return;
   }
   if (options.dequantize) return;
   const auto refuse = [&](const std::string& what) {
-    throw Error(source.path() + ": holds FP8 codes, which are kept; " + what, {{"dequantize", ""}});
+    throw Error(source.path() + ": holds codes, which are kept; " + what, {{"dequantize", ""}});
   };
   if (options.dtype) refuse("they have no other format");
   if (options.pad) refuse("they are not padded");
@@ -127,8 +128,15 @@ void follow_codes(const Source& source, std::vector<model::Parameter>& table) {
   }
 }
 
-// The granularity of the scales.
+// The granularity of the scales of codes in the output.
+quant::Granularity scaling_of(const SourceTensor& tensor) {
+  if (dtype::is_fp4(*tensor.format)) return quant::Granularity::block16x16;
+  return *find_granularity(tensor.scales_type, tensor.scales_shape, tensor.shape);
+}
+
+// The name of that granularity.
 const char* scaling_text(const SourceTensor& tensor) {
+  if (dtype::is_fp4(*tensor.format)) return "nvfp4";
   if (tensor.scales_shape.size() == 2) return "block";
   return tensor.scales_shape.front() == tensor.shape.front() ? "row" : "tensor";
 }
@@ -216,31 +224,22 @@ void copy_padded(const Source& source, const model::Parameter& p, dtype::DType t
                  ckpt::ModelWriter& writer) {
   const SourceTensor& tensor = *source.find(p.name);
   const std::int64_t rows = rows_of(tensor.shape), cols = cols_of(tensor.shape);
-  const std::size_t element = dtype::size_of(type);
+  const auto bytes_of = [type](std::int64_t count) {
+    return static_cast<std::size_t>(count / dtype::packed(type)) * dtype::size_of(type);
+  };
   const ReadRows read = rows_of_weight(source, p, type, options);
   writer.begin_tensor(model::meta_of(p, type));
   std::vector<std::byte> stored, out;
   for_pieces(p.rows(), p.cols(), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t there = std::max<std::int64_t>(0, std::min(end, rows) - begin);
-    stored.resize(static_cast<std::size_t>(there * cols) * element);
+    stored.resize(bytes_of(there * cols));
     if (there > 0) read(begin, begin + there, stored);
     if (p.cols() == cols && there == end - begin) return writer.write(stored);
-    out.assign(static_cast<std::size_t>((end - begin) * p.cols()) * element, std::byte{0});
-    place_rows(stored, static_cast<std::size_t>(cols) * element, out, static_cast<std::size_t>(p.cols()) * element);
+    out.assign(bytes_of((end - begin) * p.cols()), std::byte{0});
+    place_rows(stored, bytes_of(cols), out, bytes_of(p.cols()));
     writer.write(out);
   });
   writer.end_tensor();
-}
-
-void write_scales(const SourceTensor& tensor, std::span<const float> scales, ckpt::ModelWriter& writer) {
-  ckpt::TensorMeta meta;
-  meta.name = std::string(ckpt::kScales) + tensor.name;
-  meta.dtype = tensor.scales_type;
-  meta.shape = tensor.scales_shape;
-  if (meta.dtype == dtype::DType::f32) return writer.tensor(meta, std::as_bytes(scales));
-  std::vector<std::uint8_t> exponents;
-  for (const float s : scales) exponents.push_back(dtype::to_e8m0_round_up(s));  // exact: powers of two
-  writer.tensor(meta, std::as_bytes(std::span(exponents)));
 }
 
 // Merges the adapter of a weight that is codes, and quantizes the sum with scales of the same layout; powers of two if
@@ -253,7 +252,7 @@ void requantize(const Source& source, const model::Parameter& p, ckpt::ModelWrit
     return std::frexp(s, &exponent) == 0.5F;
   };
   const CastRule rule{.format = *tensor.format,
-                      .scaling = *find_granularity(tensor.scales_type, tensor.scales_shape, tensor.shape),
+                      .scaling = scaling_of(tensor),
                       .power_of_2 = std::all_of(old.begin(), old.end(), power_of_2)};
   const auto rows = std::make_shared<MergedRows>(source, p, *source.config().lora);
   const StoredMatrix merged{.name = source.path() + ": " + p.name,
@@ -264,7 +263,7 @@ void requantize(const Source& source, const model::Parameter& p, ckpt::ModelWrit
   writer.begin_tensor(model::meta_of(p, *tensor.format));
   const CastResult cast = cast_matrix(merged, rule, [&](std::span<const std::byte> codes) { writer.write(codes); });
   writer.end_tensor();
-  write_scales(tensor, cast.inverse_scales, writer);
+  write_scales(p.name, cast.scales, writer);
   const double distance = cast.signal > 0 ? std::sqrt(cast.noise / cast.signal) : 0;
   const double change = rows->change();
   report.requantized.push_back({p.name, distance, {}});
@@ -278,7 +277,7 @@ void write_weight(const Source& source, const model::Parameter& p, const Convert
   const bool codes = tensor.codes() && !options.dequantize;
   if (codes && options.merge_lora && has_adapter(source, p)) return requantize(source, p, writer, report);
   copy_padded(source, p, output_type(p, tensor, options), options, writer);
-  if (codes) write_scales(tensor, source.scales(tensor), writer);
+  if (codes) write_scales(p.name, source.stored_scales(tensor), writer);
 }
 
 // Names of the other tensors that a training checkpoint keeps.
@@ -331,10 +330,10 @@ std::uint64_t output_bytes(const Source& source, const Plan& plan, const Convert
   const auto add = [&](std::uint64_t n) { bytes = checked_add(bytes, n, source.path()); };
   for (const model::Parameter& p : plan.table) {
     const SourceTensor& tensor = *source.find(p.name);
-    add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, tensor, options)));
     if (tensor.codes() && !options.dequantize)
-      add(static_cast<std::uint64_t>(checked_product(tensor.scales_shape, p.name)) *
-          dtype::size_of(tensor.scales_type));
+      add(bytes_of_codes(p, *tensor.format, scaling_of(tensor)));
+    else
+      add(static_cast<std::uint64_t>(p.size()) * dtype::size_of(output_type(p, tensor, options)));
   }
   for (const std::string& name : state_names(source, plan)) add(source.checkpoint()->at(name).bytes());
   if (source.checkpoint() != nullptr) {

@@ -1,4 +1,4 @@
-// FP8 codes and scales back to trainable weights. Codes and scales come from an untrusted file.
+// Codes and scales back to trainable weights. Codes and scales come from an untrusted file.
 #include <optional>
 #include <set>
 #include <string>
@@ -19,13 +19,35 @@ using dtype::DType;
 
 std::string scales_name(const model::Parameter& p) { return std::string(ckpt::kScales) + p.name; }
 
+// Throws Error unless FP4 codes have E4M3 scales for blocks of 16 x 16 and an amax.
+void check_fp4(const ckpt::Checkpoint& source, const model::Parameter& p, const ckpt::TensorMeta& scales,
+               std::optional<quant::Granularity> scaling) {
+  if (scaling != quant::Granularity::block16x16)
+    throw Error(source.path() + ": /" + scales.name + ": expected an E4M3 scale for each block of 16x16 of FP4 codes");
+  check_amax(source, p.name);
+}
+
 }  // namespace
+
+void check_amax(const ckpt::Checkpoint& source, const std::string& weight) {
+  const std::string name = std::string(ckpt::kGlobals) + weight;
+  const ckpt::TensorMeta* amax = source.find(name);
+  if (amax == nullptr)
+    throw Error(source.path() + ": /" + std::string(ckpt::kWeights) + weight +
+                ": FP4 codes without an amax in /globals");
+  if (amax->dtype != DType::f32 || amax->shape != std::vector<std::int64_t>{1})
+    throw Error(source.path() + ": /" + name + ": expected one float32 amax");
+}
 
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const model::Parameter& p) {
   const ckpt::TensorMeta* meta = source.find(scales_name(p));
-  if (meta == nullptr) throw Error(source.path() + ": /" + stored_name(p) + ": FP8 codes without scales");
-  if (const std::optional<quant::Granularity> scaling = find_granularity(meta->dtype, meta->shape, p.shape))
-    return *scaling;
+  const DType type = source.at(stored_name(p)).dtype;
+  if (meta == nullptr)
+    throw Error(source.path() + ": /" + stored_name(p) + ": " + (dtype::is_fp4(type) ? "FP4" : "FP8") +
+                " codes without scales");
+  const std::optional<quant::Granularity> scaling = find_granularity(meta->dtype, meta->shape, p.shape);
+  if (dtype::is_fp4(type)) check_fp4(source, p, *meta, scaling);
+  if (scaling && (dtype::is_fp4(type) || meta->dtype != DType::e4m3)) return *scaling;
   throw Error(source.path() + ": /" + meta->name + ": expected one float32 scale or one for each of the " +
               std::to_string(p.rows()) + " rows of the codes, or for each block of 128x128, or E8M0 for each of 1x32");
 }
@@ -35,7 +57,7 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const model::Parameter& p) {
 }
 
 bool is_codes(const ckpt::Checkpoint& source, const model::Parameter& p) {
-  return is_fp8(source.at(stored_name(p)).dtype);
+  return dtype::is_coded(source.at(stored_name(p)).dtype);
 }
 
 bool holds_codes(const ckpt::Checkpoint& source) {
@@ -57,18 +79,28 @@ void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Pa
     if (!scaled.contains(meta.name.substr(ckpt::kScales.size())))
       throw Error(source.path() + ": /" + meta.name + ": scales without codes");
   }
-  if (scaled.empty()) throw Error(source.path() + ": marked as quantized, but no weight contains FP8 codes");
+  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kGlobals)) {
+    const std::string weight = meta.name.substr(ckpt::kGlobals.size());
+    if (!scaled.contains(weight) || !dtype::is_fp4(source.at(std::string(ckpt::kWeights) + weight).dtype))
+      throw Error(source.path() + ": /" + meta.name + ": an amax without FP4 codes");
+  }
+  if (scaled.empty()) throw Error(source.path() + ": marked as quantized, but no weight contains codes");
+}
+
+StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& weight) {
+  const ckpt::TensorMeta& meta = source.at(std::string(ckpt::kScales) + weight);
+  StoredScales scales{.dtype = meta.dtype, .shape = meta.shape, .bytes = {}, .amax = 0};
+  scales.bytes.resize(static_cast<std::size_t>(meta.bytes()));
+  source.read(meta.name, scales.bytes);
+  if (meta.dtype == DType::e4m3)
+    source.read(std::string(ckpt::kGlobals) + weight, std::as_writable_bytes(std::span(&scales.amax, 1)));
+  return scales;
 }
 
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight) {
-  const ckpt::TensorMeta& meta = source.at(std::string(ckpt::kScales) + weight);
-  std::vector<std::byte> stored(static_cast<std::size_t>(meta.bytes()));
-  source.read(meta.name, stored);
-  std::vector<float> scales(stored.size() / dtype::size_of(meta.dtype));
-  dtype::to_floats(meta.dtype, stored.data(), scales);
-  const std::string bad = dtype::bad_scale(scales, source.at(std::string(ckpt::kWeights) + weight).dtype);
-  if (!bad.empty()) throw Error(source.path() + ": /" + meta.name + ": " + bad);
-  return scales;
+  return stored_scales(source, weight)
+      .factors(source.path() + ": /" + std::string(ckpt::kScales) + weight,
+               source.at(std::string(ckpt::kWeights) + weight).dtype);
 }
 
 void write_as(const StoredMatrix& x, DType type, const WriteBytes& write) {
@@ -103,9 +135,8 @@ void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vecto
   for (const model::Parameter& p : table) {
     if (checkpoint.find(stored_name(p)) == nullptr || !is_codes(checkpoint, p)) continue;
     const std::string name = checkpoint.path() + ": /" + stored_name(p);
-    if (p.role != model::ParameterRole::linear)
-      throw Error(name + ": FP8 codes of a weight that is no linear of a layer");
-    if (checkpoint.at(stored_name(p)).dtype != DType::e4m3)
+    if (p.role != model::ParameterRole::linear) throw Error(name + ": codes of a weight that is no linear of a layer");
+    if (checkpoint.at(stored_name(p)).dtype == DType::e5m2)
       throw Error(name + ": E5M2 codes, which no recipe has for weights");
     (void)read_scales(checkpoint, p.name);
   }

@@ -41,8 +41,8 @@ bool is_float(dtype::DType type) {
 }
 
 std::int64_t row_elements(const ckpt::TensorMeta& meta) {
-  if (meta.shape.empty()) return 1;
-  return checked_product(std::span(meta.shape).subspan(1), meta.name);
+  const std::vector<std::int64_t> extents = meta.extents();
+  return extents.empty() ? 1 : checked_product(std::span(extents).subspan(1), meta.name);
 }
 
 // Calls visit(begin, end, elements) for pieces of rows that cover the tensor; nothing for an empty one.
@@ -62,7 +62,8 @@ json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::Tensor
   record.set("shape", json::Array(meta.shape.begin(), meta.shape.end()));
   if (!meta.precision.empty()) record.set("precision", meta.precision);
   if (!meta.reason.empty()) record.set("reason", meta.reason);
-  const bool scale = meta.name.starts_with(ckpt::kScales) || meta.name.ends_with("/scale");
+  const bool scale =
+      meta.name.starts_with(ckpt::kScales) || meta.name.starts_with(ckpt::kGlobals) || meta.name.ends_with("/scale");
   if (scale && is_float(meta.dtype) && checked_product(meta.shape, meta.name) == 1) {
     float value = 0;
     checkpoint.read_rows_as_f32(meta.name, 0, 1, std::span(&value, 1));
@@ -141,7 +142,7 @@ TensorDistance tensor_distance(const ckpt::Checkpoint& a, const ckpt::Checkpoint
     out.note = "only in A";
   } else if (x == nullptr) {
     out.note = "only in B";
-  } else if (x->shape != y->shape) {
+  } else if (x->extents() != y->extents()) {
     out.note = "shapes differ";
   } else if (is_float(x->dtype) && is_float(y->dtype)) {
     compare_floats(a, b, *x, out);
@@ -220,7 +221,7 @@ json::Value describe(const ckpt::Checkpoint& checkpoint, bool with_statistics, c
     if (progress) progress(all[i].name, i, all.size());
     bytes = checked_add(bytes, all[i].bytes(), checkpoint.path());
     if (all[i].name.starts_with(ckpt::kWeights)) {
-      parameters = checked_add(parameters, checked_product(all[i].shape, all[i].name), checkpoint.path());
+      parameters = checked_add(parameters, checked_product(all[i].extents(), all[i].name), checkpoint.path());
     }
     tensors.push_back(tensor_record(checkpoint, all[i], with_statistics));
   }

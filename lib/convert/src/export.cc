@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "export_template.h"
 #include "fp8/base/checked.h"
@@ -18,11 +19,13 @@
 #include "fp8/ckpt/writer.h"
 #include "fp8/convert/open.h"
 #include "fp8/convert/stored_weight.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/hf/adapter.h"
 #include "fp8/hf/export.h"
 #include "fp8/hf/safetensors.h"
 #include "fp8/hf/tokenizer.h"
 #include "fp8/json/json.h"
+#include "fp8/quant/fp4.h"
 
 namespace fp8::convert {
 namespace {
@@ -39,6 +42,7 @@ struct Entry {
   Way way;
   std::vector<hf::TensorSpec> tensors;  // the weight; scales after codes
   std::size_t file = 0;                 // number of its file
+  float amax = 0;                       // NVFP4: the largest amax of linears that servers compute as one
 };
 
 std::vector<std::int64_t> block_grid(const model::Parameter& p) {
@@ -56,7 +60,14 @@ void check_adapters(const std::string& path, const hf::ModelConfig& config, Expo
 // Throws unless the codes of a weight, with their scales, can stand in a folder of that format.
 void check_codes_fit(const OpenModel& model, const model::Parameter& p, ExportFormat format) {
   const std::string name = model.source.path() + ": /" + stored_name(p);
-  if (model.source.at(stored_name(p)).dtype != DType::e4m3)
+  const DType type = model.source.at(stored_name(p)).dtype;
+  if (dtype::is_fp4(type) != (format == ExportFormat::nvfp4)) {
+    if (dtype::is_fp4(type)) throw Error(name + ": FP4 codes", {{"format", "nvfp4"}});
+    throw Error(name + ": FP8 codes, not those of FP4; dequantize it first: fp8-quantize " + model.source.path() +
+                " --dequantize -o model.h5");
+  }
+  if (dtype::is_fp4(type)) return;
+  if (type != DType::e4m3)
     throw Error(name + ": E5M2 codes, which servers do not load; export in bf16, or quantize to E4M3");
   const std::vector<std::int64_t>& shape = model.source.at(std::string(ckpt::kScales) + p.name).shape;
   const bool one = shape == std::vector<std::int64_t>{1}, rows = shape == std::vector{p.rows()};
@@ -68,9 +79,7 @@ void check_codes_fit(const OpenModel& model, const model::Parameter& p, ExportFo
     throw Error(name + ": its scales are not per tensor or per row", {{"format", "fp8"}});
 }
 
-bool quantizes(ExportFormat format) {
-  return format == ExportFormat::fp8 || format == ExportFormat::compressed_tensors;
-}
+bool quantizes(ExportFormat format) { return format != ExportFormat::bf16 && format != ExportFormat::peft; }
 
 Way way_of(const OpenModel& model, const model::Parameter& p, ExportFormat format) {
   const bool linear = p.role == model::ParameterRole::linear;
@@ -82,12 +91,16 @@ Way way_of(const OpenModel& model, const model::Parameter& p, ExportFormat forma
   return quantizes(format) && linear && p.fp8 && !holds_codes(model.source) ? Way::quantize : Way::copy;
 }
 
-// The tensors of one parameter; codes have the dtype e4m3.
+// The tensors of one parameter; the first is the weight or its codes.
 std::vector<hf::TensorSpec> tensors_of(const model::Parameter& p, Way way, ExportFormat format) {
   if (format == ExportFormat::peft) return {{std::string(hf::kAdapterPrefix) + p.name, DType::f32, p.shape}};
   if (way == Way::copy || way == Way::dequantize) return {{p.name, DType::bf16, p.shape}};
   if (format == ExportFormat::fp8)
     return {{p.name, DType::e4m3, p.shape}, {p.name + "_scale_inv", DType::f32, block_grid(p)}};
+  if (format == ExportFormat::nvfp4)
+    return {{p.name + "_packed", DType::u8, {p.rows(), p.cols() / dtype::packed(DType::e2m1)}},
+            {p.name + "_scale", DType::e4m3, {p.rows(), divide_up(p.cols(), hf::kFp4Group)}},
+            {p.name + "_global_scale", DType::f32, {1}}};
   return {{p.name, DType::e4m3, p.shape}, {p.name + "_scale", DType::f32, {p.rows(), 1}}};
 }
 
@@ -118,7 +131,8 @@ std::vector<Entry> plan(const OpenModel& model, const ExportOptions& options) {
     any = any || way == Way::quantize || way == Way::keep_codes;
     entries.push_back(std::move(entry));
   }
-  if (!any) throw Error(model.source.path() + ": no linear has compute precision fp8, so none can be exported in FP8");
+  if (!any)
+    throw Error(model.source.path() + ": no linear has compute precision fp8, so none can be exported in FP8 or FP4");
   return entries;
 }
 
@@ -182,17 +196,41 @@ json::Value config_json(const OpenModel& model, const std::vector<Entry>& entrie
   config.as_object().erase("quantization_config");
   if (quantizes(format)) {
     const std::vector<std::string> kept = kept_modules(model, entries);
-    config.as_object().set("quantization_config",
-                           format == ExportFormat::fp8 ? hf::block_quantization(kept) : hf::channel_quantization(kept));
+    config.as_object().set("quantization_config", format == ExportFormat::fp8     ? hf::block_quantization(kept)
+                                                  : format == ExportFormat::nvfp4 ? hf::group_quantization(kept)
+                                                                                  : hf::channel_quantization(kept));
   }
   return config;
 }
 
-// The scales of codes in the layout of the format.
-std::vector<float> laid_out(std::vector<float> scales, const hf::TensorSpec& spec) {
+// Writes the scales of FP8 codes in the layout of the format.
+void write_factors(std::vector<float> factors, const hf::TensorSpec& spec, hf::SafetensorsWriter& writer) {
   const auto count = static_cast<std::size_t>(checked_product(spec.shape, spec.name));
-  if (scales.size() == 1) scales.resize(count, scales.front());
-  return scales;
+  if (factors.size() == 1) factors.resize(count, factors.front());
+  writer.begin(spec.name);
+  writer.write(std::as_bytes(std::span(factors)));
+}
+
+// Writes the scales of FP4 codes: those of a block of 16 x 16 once for each of its rows, then that of the tensor.
+void write_fp4_scales(const StoredScales& scales, const std::vector<hf::TensorSpec>& tensors,
+                      hf::SafetensorsWriter& writer) {
+  const hf::TensorSpec &of_rows = tensors[1], &of_tensor = tensors[2];
+  const auto cols = static_cast<std::size_t>(of_rows.shape[1]);
+  writer.begin(of_rows.name);
+  for (std::int64_t r = 0; r < of_rows.shape[0]; ++r)
+    writer.write(std::span(scales.bytes).subspan(static_cast<std::size_t>(r / quant::kFp4Block) * cols, cols));
+  const float scale = dtype::fp4_scale(scales.amax);
+  writer.begin(of_tensor.name);
+  writer.write(std::as_bytes(std::span(&scale, 1)));
+}
+
+// How a weight is cast for the format.
+CastRule rule_of(const Entry& entry, ExportFormat format) {
+  if (format == ExportFormat::nvfp4)
+    return {
+        .format = DType::e2m1, .scaling = quant::Granularity::block16x16, .least_amax = entry.amax, .losses = false};
+  const bool rows = format == ExportFormat::compressed_tensors;
+  return {.scaling = rows ? quant::Granularity::row : quant::Granularity::block128x128, .losses = false};
 }
 
 void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format, hf::SafetensorsWriter& writer) {
@@ -200,25 +238,19 @@ void write_entry(const OpenModel& model, const Entry& entry, ExportFormat format
   const StoredMatrix x = stored_matrix(model.source, p);
   const WriteBytes write = [&](std::span<const std::byte> bytes) { writer.write(bytes); };
   writer.begin(entry.tensors.front().name);
-  std::vector<float> scales;
-  switch (entry.way) {
-    case Way::copy:
-      return write_as(x, entry.tensors.front().dtype, write);
-    case Way::dequantize:
-      return uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), DType::bf16, write);
-    case Way::keep_codes:
-      for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) { write(bytes); });
-      scales = read_scales(model.source, p.name);
-      break;
-    case Way::quantize:
-      const bool rows = format == ExportFormat::compressed_tensors;
-      const auto scaling = rows ? quant::Granularity::row : quant::Granularity::block128x128;
-      scales = cast_matrix(x, {.scaling = scaling, .losses = false}, write).inverse_scales;
-      break;
+  if (entry.way == Way::copy) return write_as(x, entry.tensors.front().dtype, write);
+  if (entry.way == Way::dequantize)
+    return uncast_matrix(x, read_scales(model.source, p.name), grid_of(model.source, p), DType::bf16, write);
+  CastResult cast;
+  if (entry.way == Way::quantize) {
+    cast = cast_matrix(x, rule_of(entry, format), write);
+  } else {
+    for_pieces(x, [&](std::int64_t, std::int64_t, std::span<const std::byte> bytes) { write(bytes); });
+    cast.inverse_scales = read_scales(model.source, p.name);
+    cast.scales = stored_scales(model.source, p.name);
   }
-  scales = laid_out(std::move(scales), entry.tensors.back());
-  writer.begin(entry.tensors.back().name);
-  writer.write(std::as_bytes(std::span(scales)));
+  if (format == ExportFormat::nvfp4) return write_fp4_scales(cast.scales, entry.tensors, writer);
+  write_factors(std::move(cast.inverse_scales), entry.tensors.back(), writer);
 }
 
 void write_text(const std::string& path, std::string_view text) {
@@ -388,6 +420,47 @@ std::string text_of(const std::vector<const model::Parameter*>& weights, bool sh
   return list;
 }
 
+// Linears that servers compute as one matrix, with one scale of the tensor: q, k and v; gate and up of an MLP or
+// expert.
+std::vector<std::vector<Entry*>> fused_linears(std::vector<Entry>& entries) {
+  using model::Slot;
+  std::map<std::tuple<int, Slot, int>, std::vector<Entry*>> groups;
+  for (Entry& e : entries) {
+    const model::Parameter& p = *e.parameter;
+    const bool fused = p.slot == Slot::qkv || p.slot == Slot::gate_up || p.slot == Slot::experts_gate_up;
+    if (fused && p.role == model::ParameterRole::linear && e.tensors.size() > 1)
+      groups[{p.unit, p.slot, p.expert}].push_back(&e);
+  }
+  std::vector<std::vector<Entry*>> fused;
+  for (auto& [key, group] : groups) fused.push_back(std::move(group));
+  return fused;
+}
+
+// Gives linears that servers compute as one the same amax. Those of codes that are kept stay, and are warned of where
+// they differ: vLLM and SGLang take the largest scale of the tensors for all of them.
+void share_amaxes(const OpenModel& model, std::vector<Entry>& entries, ExportReport& report) {
+  std::vector<const model::Parameter*> differ;
+  for (const std::vector<Entry*>& group : fused_linears(entries)) {
+    float largest = 0;
+    bool same = true;
+    for (Entry* e : group) {
+      e->amax = e->way == Way::quantize ? amax_of(stored_matrix(model.source, *e->parameter))
+                                        : stored_scales(model.source, e->parameter->name).amax;
+      same = same && dtype::fp4_scale(e->amax) == dtype::fp4_scale(group.front()->amax);
+      largest = std::max(largest, e->amax);
+    }
+    for (Entry* e : group) {
+      if (!same && e->way == Way::keep_codes) differ.push_back(e->parameter);
+      e->amax = largest;
+    }
+  }
+  if (differ.empty()) return;
+  report.warnings.push_back(text_of(differ, false) +
+                            " have codes under different scales of the tensor; vLLM and SGLang compute them as one "
+                            "matrix under one of these, and read other values; an export of the model that was "
+                            "quantized gives them one scale");
+}
+
 // Linears that servers compute as one must have one precision.
 void warn_of_mixed_projections(const std::vector<Entry>& entries, ExportReport& report) {
   std::vector<const model::Parameter*> mixed;
@@ -483,7 +556,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   const ExportOptions options = with_template(asked, model, stored, report);
   if (options.format == ExportFormat::peft)
     std::erase_if(model.table, [](const model::Parameter& p) { return p.role != model::ParameterRole::adapter; });
-  const std::vector<Entry> entries = plan(model, options);
+  std::vector<Entry> entries = plan(model, options);
   const std::size_t files = entries.back().file + 1;
   report.source = model.source.path();
   for (const std::string& message : model.source.passed_over()) report.notes.push_back(message);
@@ -497,6 +570,7 @@ ExportReport export_folder(const std::string& source, const std::string& output,
   if (options.format != ExportFormat::peft) warn_of_head_sizes(model.config, report);
   if (quantizes(options.format)) warn_of_mixed_projections(entries, report);
   if (options.format == ExportFormat::fp8) warn_of_partial_blocks(entries, report);
+  if (options.format == ExportFormat::nvfp4) share_amaxes(model, entries, report);
   check_servers(options, report);
   const std::map<std::string, std::string> texts = texts_of(model, entries, stored, options, report);
   for (std::size_t file = 0; file < files; ++file) report.files.push_back(file_name(options.format, file, files));

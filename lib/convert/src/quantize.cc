@@ -1,4 +1,4 @@
-// Writes a checkpoint as FP8 codes and scales: the weights to cast are selected first, then tensors are copied to one
+// Writes a checkpoint as codes and scales: the weights to cast are selected first, then tensors are copied to one
 // file.
 #include "fp8/convert/quantize.h"
 
@@ -32,7 +32,7 @@ void leave_out(const std::vector<std::string>& filters, std::vector<model::Param
 std::vector<model::Parameter> table_to_quantize(const ckpt::Checkpoint& source, const QuantizeOptions& options) {
   const hf::ModelConfig config = hf::parse_config(source.config(), source.path() + ": /config");
   if (holds_codes(source)) {
-    const char* const what = config.lora ? ": holds FP8 codes beside adapters; "
+    const char* const what = config.lora ? ": holds codes beside adapters; "
                                          : ": already quantized; use the checkpoint that it was made from, or ";
     throw Error(source.path() + what + "dequantize it first", {{"dequantize", ""}});
   }
@@ -60,23 +60,6 @@ QuantizedTensor summary_of(const model::Parameter& p, const CastResult& cast) {
   return t;
 }
 
-bool micro_blocks(quant::Granularity scaling) { return scaling == quant::Granularity::block1x32; }
-
-// Writes the factors of a weight's codes: f32, or E8M0 for blocks of 32, whose factors are powers of two.
-void write_factors(const model::Parameter& p, quant::Granularity scaling, std::span<const float> factors,
-                   ckpt::ModelWriter& writer) {
-  const FactorGrid grid = factor_grid(scaling, p.rows(), p.cols());
-  ckpt::TensorMeta meta;
-  meta.name = std::string(ckpt::kScales) + p.name;
-  meta.shape = {grid.rows};
-  if (quant::block_extent(scaling).along > 0) meta.shape.push_back(grid.cols);
-  if (!micro_blocks(scaling)) return writer.tensor(meta, std::as_bytes(factors));
-  std::vector<std::uint8_t> codes;
-  for (const float f : factors) codes.push_back(dtype::to_e8m0_round_up(f));
-  meta.dtype = dtype::DType::e8m0;
-  writer.tensor(meta, std::as_bytes(std::span(codes)));
-}
-
 // Casts one weight; a null writer writes nothing.
 QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const model::Parameter& p, const QuantizeOptions& options,
                             ckpt::ModelWriter* writer) {
@@ -87,7 +70,7 @@ QuantizedTensor cast_weight(const ckpt::Checkpoint& source, const model::Paramet
   });
   if (writer != nullptr) {
     writer->end_tensor();
-    write_factors(p, options.scaling, cast.inverse_scales, *writer);
+    write_scales(p.name, cast.scales, *writer);
   }
   return summary_of(p, cast);
 }
@@ -100,19 +83,15 @@ void copy_weight(const ckpt::Checkpoint& source, const model::Parameter& p, ckpt
   writer.end_tensor();
 }
 
-// Bytes of a weight that is cast, with its scales.
-std::uint64_t cast_bytes(const model::Parameter& p, const QuantizeOptions& options) {
-  const FactorGrid grid = factor_grid(options.scaling, p.rows(), p.cols());
-  const std::uint64_t each = micro_blocks(options.scaling) ? 1 : sizeof(float);
-  return static_cast<std::uint64_t>(p.size()) + static_cast<std::uint64_t>(grid.rows * grid.cols) * each;
-}
-
 }  // namespace
 
 QuantizeReport quantize(const std::string& source_path, const std::string& output, const QuantizeOptions& options) {
-  dtype::max_of(options.format);  // throws unless FP8
-  if (options.scaling == quant::Granularity::none || options.scaling == quant::Granularity::block1x128)
-    throw Error("quantize: weights have one scale, one per row, or one per block of 128x128 or 1x32");
+  using quant::Granularity;
+  const bool fp4 = options.scaling == Granularity::block16x16;
+  if (options.scaling == Granularity::none || options.scaling == Granularity::block1x128 ||
+      options.scaling == Granularity::block1x16 || dtype::is_fp4(options.format) != fp4)
+    throw Error("quantize: weights have one scale, one per row, or one per block of 128x128 or 1x32, FP4 of 16x16");
+  if (!fp4) dtype::max_of(options.format);  // throws unless FP8
   const ckpt::Checkpoint source = model::open_checkpoint(source_path);
   const std::vector<model::Parameter> table = table_to_quantize(source, options);
   QuantizeReport report;
@@ -121,7 +100,8 @@ QuantizeReport quantize(const std::string& source_path, const std::string& outpu
   for (const model::Parameter& p : table) {
     const std::uint64_t stored = source.at(stored_name(p)).bytes();
     report.bytes_before = checked_add(report.bytes_before, stored, source_path);
-    report.bytes = checked_add(report.bytes, p.fp8 ? cast_bytes(p, options) : stored, source_path);
+    report.bytes =
+        checked_add(report.bytes, p.fp8 ? bytes_of_codes(p, options.format, options.scaling) : stored, source_path);
   }
   std::optional<ckpt::ModelWriter> writer = start_output(source, {.path = output,
                                                                   .kind = ckpt::FileKind::quantized,

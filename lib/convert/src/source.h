@@ -25,9 +25,11 @@ struct SourceTensor {
   std::string format_name;             ///< name in the source
   std::vector<std::int64_t>
       scales_shape{};  ///< shape of the scales in a checkpoint, if the tensor has codes with scales; else empty
-  dtype::DType scales_type = dtype::DType::f32;  ///< format of the scales in a checkpoint: f32, or e8m0 of blocks of 32
+  /// Format of the scales in a checkpoint: f32, e8m0 of blocks of 32, e4m3 of FP4 codes.
+  dtype::DType scales_type = dtype::DType::f32;
+  const hf::Folder::Entry* entry = nullptr;  ///< tensor of a folder; null in a checkpoint
 
-  /// Whether it is FP8 codes with scales.
+  /// Whether it is codes with scales.
   bool codes() const { return !scales_shape.empty(); }
 };
 
@@ -54,13 +56,17 @@ class Source {
   /// Texts of the other files that are kept with a folder's model; empty for a checkpoint.
   std::map<std::string, std::string> folder_texts() const;
 
-  /// The scales of a weight that is codes, in row-major order. Throws Error naming one that dtype::bad_scale() does.
+  /// The factors of a weight that is codes, in row-major order. Throws Error naming one that dtype::bad_scale() does.
   std::vector<float> scales(const SourceTensor& tensor) const;
+  /// The scales of a weight that is codes, as a checkpoint stores them. Throws Error that names the weight if FP4 codes
+  /// of a folder have scales that differ among the rows of a block of 16 x 16.
+  StoredScales stored_scales(const SourceTensor& tensor) const;
 
  private:
   friend class RowReader;
   void list_checkpoint();
   void list_folder();
+  StoredScales scales_as_stored(const SourceTensor& tensor) const;
   std::string path_;
   std::optional<hf::Folder> folder_;
   hf::FolderTensors folder_tensors_;

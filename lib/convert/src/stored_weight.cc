@@ -4,6 +4,7 @@
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/base/file.h"
+#include "fp8/model/output.h"
 
 namespace fp8::convert {
 
@@ -29,10 +30,31 @@ void check_float(const ckpt::Checkpoint& source, const model::Parameter& p) {
 
 ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const model::Parameter& p, dtype::DType type) {
   ckpt::TensorMeta meta = source.at(stored_name(p));
+  meta.shape = model::meta_of(p, type).shape;
   meta.dtype = type;
   meta.precision = p.precision();
   meta.reason = p.reason;
   return meta;
+}
+
+void write_scales(const std::string& weight, const StoredScales& scales, ckpt::ModelWriter& writer) {
+  ckpt::TensorMeta meta;
+  meta.name = std::string(ckpt::kScales) + weight;
+  meta.dtype = scales.dtype;
+  meta.shape = scales.shape;
+  writer.tensor(meta, scales.bytes);
+  if (scales.dtype != dtype::DType::e4m3) return;
+  meta.name = std::string(ckpt::kGlobals) + weight;
+  meta.dtype = dtype::DType::f32;
+  meta.shape = {1};
+  writer.tensor(meta, std::as_bytes(std::span(&scales.amax, 1)));
+}
+
+std::uint64_t bytes_of_codes(const model::Parameter& p, dtype::DType format, quant::Granularity scaling) {
+  const FactorGrid grid = factor_grid(scaling, p.rows(), p.cols());
+  const std::uint64_t scales = static_cast<std::uint64_t>(grid.rows * grid.cols) * dtype::size_of(scale_type(scaling));
+  return static_cast<std::uint64_t>(p.size() / dtype::packed(format)) + scales +
+         (dtype::is_fp4(format) ? sizeof(float) : 0);
 }
 
 std::optional<ckpt::ModelWriter> start_output(const ckpt::Checkpoint& source, const Target& target) {

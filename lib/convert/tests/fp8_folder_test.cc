@@ -143,14 +143,14 @@ TEST_F(Fp8Folder, a_dequantized_folder_can_be_padded) {
 
 TEST_F(Fp8Folder, options_that_codes_exclude_are_refused) {
   const std::string folder = exported(ExportFormat::fp8);
-  const std::string begin = folder + ": holds FP8 codes, which are kept; ";
+  const std::string begin = folder + ": holds codes, which are kept; ";
   EXPECT_EQ(error_of([&] { convert(folder, out(), {.dtype = dtype::DType::f32}); }),
             begin + "they have no other format");
   EXPECT_EQ(error_of([&] { convert(folder, out(), {.pad = true}); }), begin + "they are not padded");
   EXPECT_EQ(error_of([&] { convert(folder, out(), {.precisions = model::PrecisionRules{}}); }),
             begin + "they determine which linears are FP8");
   EXPECT_EQ(error_of([&] { convert(test::golden("llama3"), out(), {.dequantize = true}); }),
-            test::golden("llama3") + ": has no FP8 codes, so there is nothing to dequantize");
+            test::golden("llama3") + ": has no codes, so there is nothing to dequantize");
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 

@@ -391,7 +391,7 @@ TEST_F(Quantize, CodesAndScalesThatDoNotMatch) {
             }),
             out() + ": /scales/model.norm.weight: scales without codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t = small_model(); }),
-            out() + ": marked as quantized, but no weight contains FP8 codes");
+            out() + ": marked as quantized, but no weight contains codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t[codes].dtype = DType::u8; }),
             out() + ": /" + codes + ": stored as uint8, not as float32 or bfloat16");
 }

@@ -35,13 +35,6 @@ void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> 
   (format == DType::e4m3 ? kernels.e4m3_to_bf16 : kernels.e5m2_to_bf16)(in.data(), out.data(), in.size());
 }
 
-void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<float> out) {
-  require_equal(in.size(), out.size());
-  if (!is_fp8(format)) refuse(format, "not an FP8 format");
-  const ConvertKernels& kernels = convert_kernels();
-  (format == DType::e4m3 ? kernels.e4m3_to_f32 : kernels.e5m2_to_f32)(in.data(), out.data(), in.size());
-}
-
 void to_floats(DType type, const void* in, std::span<float> out) {
   float* const to = out.data();
   const std::size_t n = out.size();
@@ -60,11 +53,20 @@ void to_floats(DType type, const void* in, std::span<float> out) {
       return kernels.e4m3_to_f32(in, to, n);
     case DType::e5m2:
       return kernels.e5m2_to_f32(in, to, n);
+    case DType::e2m1:
+      if (n % 2 != 0) refuse(type, "an odd number of elements");
+      return kernels.e2m1_to_f32(in, to, n);
     case DType::e8m0:
       return kernels.e8m0_to_f32(in, to, n);
     default:
       refuse(type, "not a floating-point format");
   }
+}
+
+void pack_e2m1(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) {
+  require_equal(in.size(), 2 * out.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::uint8_t>((in[2 * i] & 15u) | (in[2 * i + 1] & 15u) << 4);
 }
 
 void from_floats(std::span<const float> in, DType type, void* out) {

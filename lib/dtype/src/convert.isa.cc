@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "convert_kernels.h"
+#include "fp8/dtype/e2m1.h"
 
 namespace fp8::dtype {
 namespace {
@@ -39,6 +40,13 @@ inline float from_f16(std::uint16_t v) {
   return std::bit_cast<float>((m >= 0x7C00u ? (m << 13) | 0x7F800000u : finite) | sign);
 }
 
+void e2m1_to_f32(const void* in, float* out, std::size_t n) {
+  const auto* bytes = static_cast<const std::uint8_t*>(in);
+#pragma omp simd
+  for (std::size_t i = 0; i < n; ++i)
+    out[i] = e2m1_value(static_cast<std::uint8_t>(bytes[i / 2] >> (i % 2 == 0 ? 0 : 4)));
+}
+
 }  // namespace
 
 constinit const ConvertKernels FP8_ISA::kConvertKernels{
@@ -50,6 +58,7 @@ constinit const ConvertKernels FP8_ISA::kConvertKernels{
     .f16_to_f32 = map<std::uint16_t, float, from_f16>,
     .e4m3_to_f32 = map<std::uint8_t, float, from_e4m3>,
     .e5m2_to_f32 = map<std::uint8_t, float, from_e5m2>,
+    .e2m1_to_f32 = e2m1_to_f32,
     .e8m0_to_f32 = map<std::uint8_t, float, from_e8m0>,
 };
 

@@ -21,6 +21,7 @@ struct ConvertKernels {
   Loop<float> f16_to_f32;                                          ///< exact
   Loop<float> e4m3_to_f32;                                         ///< exact
   Loop<float> e5m2_to_f32;                                         ///< exact
+  Loop<float> e2m1_to_f32;                                         ///< exact; n is even, two codes in a byte
   Loop<float> e8m0_to_f32;                                         ///< exact
 };
 FP8_ISA_TABLES(ConvertKernels, kConvertKernels, convert_kernels)

@@ -61,6 +61,11 @@ bool all_finite(DType type, std::span<const std::byte> bytes, bool unsigned_only
 }
 
 std::string bad_scale(std::span<const float> scales, DType codes) {
+  if (is_fp4(codes)) {
+    const auto bad = std::ranges::find_if(scales, [](float s) { return !(s >= 0 && std::isfinite(s)); });
+    if (bad == scales.end()) return "";
+    return "scale at index " + std::to_string(bad - scales.begin()) + " is " + format_short(*bad, 6);
+  }
   const float half = max_of(codes) / 2;
   const auto product_is_finite = [&](float s) { return std::isfinite(to_float(to_bf16(s * half))); };
   const auto bad = std::ranges::find_if(scales, [&](float s) { return !(s > 0 && product_is_finite(s)); });

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -65,8 +66,8 @@ TEST(Convert, DecodesCodes) {
   std::vector<float> floats(256);
   std::vector<Bf16> wide(256);
   for (const DType format : {DType::e4m3, DType::e5m2}) {
-    decode_fp8(format, codes, std::span<float>(floats));
-    decode_fp8(format, codes, std::span<Bf16>(wide));
+    to_floats(format, codes.data(), floats);
+    decode_fp8(format, codes, wide);
     for (std::size_t i = 0; i < 256; ++i) {
       EXPECT_TRUE(same(floats[i], format == DType::e4m3 ? from_e4m3(codes[i]) : from_e5m2(codes[i])));
       EXPECT_TRUE(same(floats[i], to_float(wide[i])));
@@ -97,6 +98,25 @@ TEST(Convert, ToFloatsFromEveryFormat) {
   EXPECT_EQ(out[0x3C], 1.0f);
 }
 
+TEST(Convert, PacksTwoCodesInAByte) {
+  const std::array<float, 8> magnitudes{0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  std::vector<std::uint8_t> codes, bytes(256);
+  for (unsigned low = 0; low < 16; ++low)
+    for (unsigned high = 0; high < 16; ++high) {
+      codes.push_back(static_cast<std::uint8_t>(low));
+      codes.push_back(static_cast<std::uint8_t>(high));
+    }
+  pack_e2m1(codes, bytes);
+  EXPECT_EQ(bytes[0x2C], 0xC2) << "element 0 is in the low bits";
+  std::vector<float> out(codes.size());
+  to_floats(DType::e2m1, bytes.data(), out);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    EXPECT_TRUE(same(out[i], std::copysign(magnitudes[codes[i] & 7U], (codes[i] & 8U) != 0 ? -1.0F : 1.0F))) << i;
+  out.resize(3);
+  EXPECT_EQ(error_of([&] { to_floats(DType::e2m1, bytes.data(), out); }),
+            "float4_e2m1fn_x2: an odd number of elements");
+}
+
 TEST(Convert, ToFloatsAtAnyAlignment) {
   const std::vector<Bf16> values(37, to_bf16(1.5f));
   std::vector<unsigned char> bytes(values.size() * 2 + 1);
@@ -122,7 +142,7 @@ TEST(Convert, ErrorsNameTheFormat) {
   std::vector<Bf16> bf16(3);
   std::vector<std::uint8_t> codes(2);
   EXPECT_EQ(error_of([&] { convert(std::span<const float>(floats), bf16); }), "convert: 2 elements into 3");
-  EXPECT_EQ(error_of([&] { decode_fp8(DType::bf16, codes, std::span<float>(floats)); }), "bfloat16: not an FP8 format");
+  EXPECT_EQ(error_of([&] { decode_fp8(DType::bf16, codes, bf16); }), "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { to_floats(DType::i64, codes.data(), floats); }), "int64: not a floating-point format");
   EXPECT_EQ(error_of([&] { from_floats(floats, DType::e4m3, codes.data()); }),
             "float8_e4m3fn: floats are stored as float32 or bfloat16");

@@ -17,6 +17,21 @@ json::Value float8(const char* strategy, bool dynamic) {
       {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"strategy", strategy}, {"dynamic", dynamic}});
 }
 
+// One group of compressed-tensors for all linears but `kept`.
+json::Value compressed_tensors(const char* format, const json::Value& weights, const json::Value& activations,
+                               const std::vector<std::string>& kept) {
+  const json::Value group = json::object({{"targets", json::Array{"Linear"}},
+                                          {"weights", weights},
+                                          {"input_activations", activations},
+                                          {"output_activations", nullptr}});
+  return json::object({{"quant_method", "compressed-tensors"},
+                       {"format", format},
+                       {"quantization_status", "compressed"},
+                       {"config_groups", json::object({{"group_0", group}})},
+                       {"ignore", names(kept)},
+                       {"kv_cache_scheme", nullptr}});
+}
+
 void add_end_token(std::vector<std::int64_t>& ids, std::int64_t id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
@@ -33,16 +48,18 @@ json::Value block_quantization(const std::vector<std::string>& kept) {
 }
 
 json::Value channel_quantization(const std::vector<std::string>& kept) {
-  const json::Value group = json::object({{"targets", json::Array{"Linear"}},
-                                          {"weights", float8("channel", false)},
-                                          {"input_activations", float8("token", true)},
-                                          {"output_activations", nullptr}});
-  return json::object({{"quant_method", "compressed-tensors"},
-                       {"format", "float-quantized"},
-                       {"quantization_status", "compressed"},
-                       {"config_groups", json::object({{"group_0", group}})},
-                       {"ignore", names(kept)},
-                       {"kv_cache_scheme", nullptr}});
+  return compressed_tensors("float-quantized", float8("channel", false), float8("token", true), kept);
+}
+
+json::Value group_quantization(const std::vector<std::string>& kept) {
+  const json::Value weights = json::object({{"num_bits", 4},
+                                            {"type", "float"},
+                                            {"symmetric", true},
+                                            {"strategy", "tensor_group"},
+                                            {"group_size", kFp4Group},
+                                            {"scale_dtype", "torch.float8_e4m3fn"},
+                                            {"dynamic", false}});
+  return compressed_tensors(kNvfp4, weights, nullptr, kept);
 }
 
 std::vector<std::int64_t> end_tokens_of(const json::Object& generation_config, const std::string& what) {

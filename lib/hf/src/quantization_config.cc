@@ -89,17 +89,31 @@ QuantizationConfig parse_fp8(const Settings& keys) {
   return config;
 }
 
-// Arguments of 8-bit floats in compressed-tensors.
-void require_float8(const Settings& keys) {
-  keys.require("num_bits", 8, false);
+// Arguments of floats of `bits` bits in compressed-tensors.
+void require_float(const Settings& keys, int bits) {
+  keys.require("num_bits", bits, false);
   keys.require("type", "float", false);
   keys.require("symmetric", true, true);
+}
+
+// The layout of the scales of a group's weights.
+ScaleLayout parse_weights(const Settings& weights, bool fp4) {
+  require_float(weights, fp4 ? 4 : 8);
+  weights.require("dynamic", false, true);
+  if (fp4) {
+    (void)weights.one_of("strategy", {"tensor_group"});
+    weights.require("group_size", kFp4Group, false);
+    return ScaleLayout::group;
+  }
+  const std::string strategy = weights.one_of("strategy", {"channel", "tensor", "block"});
+  if (strategy == "block") weights.require("block_structure", block_size(), false);
+  return strategy == "block" ? ScaleLayout::block : strategy == "tensor" ? ScaleLayout::tensor : ScaleLayout::row;
 }
 
 QuantizationConfig parse_compressed_tensors(const Settings& keys) {
   QuantizationConfig config;
   config.suffix = "_scale";
-  keys.require("format", "float-quantized", false);
+  const bool fp4 = keys.one_of("format", {"float-quantized", kNvfp4}) == kNvfp4;
   keys.refuse_key("kv_cache_scheme", kNoCache);
   if (const json::Value* sparsity = keys.find("sparsity_config"); sparsity != nullptr && sparsity->is_object())
     if (!sparsity->as_object().empty()) inside(keys, "sparsity_config").require("format", "dense", false);
@@ -116,15 +130,8 @@ QuantizationConfig parse_compressed_tensors(const Settings& keys) {
   const Settings of_group(group.as_object(), what);
   of_group.require("targets", json::Array{"Linear"}, false);
   of_group.refuse_key("output_activations", "quantized outputs are not supported");
-  const Settings weights = inside(of_group, "weights");
-  require_float8(weights);
-  weights.require("dynamic", false, true);
-  const std::string strategy = weights.one_of("strategy", {"channel", "tensor", "block"});
-  if (strategy == "block") weights.require("block_structure", block_size(), false);
-  config.layout = strategy == "block"    ? ScaleLayout::block
-                  : strategy == "tensor" ? ScaleLayout::tensor
-                                         : ScaleLayout::row;
-  if (of_group.find("input_activations") != nullptr) require_float8(inside(of_group, "input_activations"));
+  config.layout = parse_weights(inside(of_group, "weights"), fp4);
+  if (of_group.find("input_activations") != nullptr) require_float(inside(of_group, "input_activations"), fp4 ? 4 : 8);
   config.excluded = module_lists(keys, {"ignore"});
   return config;
 }

@@ -10,7 +10,12 @@
 namespace fp8::hf {
 
 /// The elements that share a scale.
-enum class ScaleLayout : std::uint8_t { tensor, row, block };
+enum class ScaleLayout : std::uint8_t {
+  tensor,  ///< all
+  row,     ///< one row
+  block,   ///< kQuantizationBlock x kQuantizationBlock
+  group,   ///< kFp4Group of a row, under one scale of the tensor; the codes are packed E2M1
+};
 
 /// A list of modules that are not quantized.
 struct ModuleList {
@@ -18,7 +23,7 @@ struct ModuleList {
   std::vector<std::string> entries;  ///< names; with "re:" in front, regular expressions
 };
 
-/// A supported quantization of weights in E4M3.
+/// A supported quantization of weights in E4M3, or in E2M1 if the layout is group.
 struct QuantizationConfig {
   ScaleLayout layout = ScaleLayout::block;  ///< layout of the scales
   std::string suffix;                ///< ending that replaces the ending of a weight's name in the name of its scales

@@ -30,6 +30,15 @@ std::string compressed(const std::string& weights, const std::string& more = "")
          R"(}, "input_activations": {"num_bits": 8, "type": "float", "dynamic": true, "strategy": "token"}}})" + more;
 }
 
+std::string nvfp4(const std::string& weights) {
+  return R"("quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "symmetric": true, "dynamic": false, )" +
+         weights +
+         R"(}, "input_activations": {"num_bits": 4, "type": "float", "dynamic": "local", "strategy": "tensor_group"}}})";
+}
+
+const std::string kGroups = nvfp4(R"("strategy": "tensor_group", "group_size": 16)");
+
 // A folder with one linear of 160 x 130 codes and its scales; tests change both.
 class Quantization : public test::FolderTest {
  protected:
@@ -111,13 +120,51 @@ TEST_F(Quantization, reads_every_layout_of_scales) {
     ASSERT_EQ(tensors.weights.size(), 1U) << c.quantization;
     ASSERT_EQ(tensors.codes.size(), 1U) << c.quantization;
     const Codes& codes = tensors.codes.at(std::string(kModule) + ".weight");
-    EXPECT_EQ(codes.weight, tensors.weights.front());
+    EXPECT_EQ(codes.weight, tensors.weights.front().entry);
     EXPECT_EQ(codes.scales_shape, c.in_checkpoint) << c.quantization;
     std::size_t count = 1;
     for (const std::int64_t extent : c.in_checkpoint) count *= static_cast<std::size_t>(extent);
     EXPECT_EQ(read_scales(from, codes), std::vector<float>(count, 0.5F)) << c.quantization;
     EXPECT_FALSE(from.config().source.as_object().contains("quantization_config"));
   }
+}
+
+TEST_F(Quantization, reads_packed_codes_under_two_scales) {
+  const std::string module = kModule;
+  codes_ = TensorSpec{module + ".weight_packed", DType::u8, {160, 64}};
+  scales("_scale", {160, 8}, {1}, DType::e4m3);
+  const auto global = [&](float value) { more_ = {{{module + ".weight_global_scale", DType::f32, {1}}, {value}}}; };
+  // Several amaxes have the first scale, of which 3.015625 is a bf16 value.
+  for (const auto& [scale, amax] : {std::pair{2688.0F / 3.015625F, 3.015625F}, {1.0F, 2688.0F}, {0.5F, 5376.0F}}) {
+    global(scale);
+    const Folder from = folder(kGroups);
+    const FolderTensors tensors = tensors_of(from);
+    ASSERT_EQ(tensors.weights.size(), 1U);
+    EXPECT_EQ(tensors.weights.front().name, module + ".weight");
+    EXPECT_EQ(tensors.weights.front().shape, (std::vector<std::int64_t>{160, 128}));
+    EXPECT_EQ(tensors.weights.front().format, DType::e2m1);
+    const auto [scales, found] = read_fp4_scales(from, tensors.codes.at(module + ".weight"));
+    EXPECT_EQ(scales, std::vector<std::byte>(160 * 8, std::byte{0x38}));
+    EXPECT_EQ(found, amax);
+  }
+  const std::string packed = ": " + module + ".weight_packed", of_tensor = ": " + module + ".weight_global_scale";
+  for (const auto& [bad, text] : {std::pair{0.0F, "0"}, {-1.0F, "-1"}, {std::nanf(""), "nan"}}) {
+    global(bad);
+    const Folder from = folder(kGroups);
+    EXPECT_EQ(error_of([&] { read_fp4_scales(from, tensors_of(from).codes.begin()->second); }),
+              path() + of_tensor + ": the scale of the tensor is " + text);
+  }
+  more_ = {{{module + ".weight_global_scale", DType::f32, {2}}, {1}}};
+  EXPECT_EQ(refusal(kGroups), of_tensor + ": F32 of shape [2]; the scale of a tensor is one f32");
+  more_.clear();
+  EXPECT_EQ(refusal(kGroups), packed + ": FP4 codes without scales (" + module + ".weight_global_scale is missing)");
+  global(1);
+  scales("_scale", {10, 8}, {1}, DType::e4m3);
+  EXPECT_EQ(refusal(kGroups), ": " + module + ".weight_scale: has shape [10, 8] instead of [160, 8]");
+  scales("_scale", {160, 8}, {1});
+  EXPECT_EQ(refusal(kGroups), ": " + module + ".weight_scale: stored as F32; scales must be F8_E4M3");
+  codes_.reset();
+  EXPECT_EQ(refusal(kGroups), of_tensor + ": scales without codes");
 }
 
 TEST_F(Quantization, what_an_export_writes_is_read) {
@@ -129,6 +176,10 @@ TEST_F(Quantization, what_an_export_writes_is_read) {
   EXPECT_EQ(tensors_of(folder(text(block_quantization({"model.layers.0.mlp.down_proj", "lm_head"})))).codes.size(), 1U);
   scales("_scale", {160, 1}, {1});
   EXPECT_EQ(tensors_of(folder(text(channel_quantization({"model.layers.0.mlp.down_proj"})))).codes.size(), 1U);
+  codes_ = TensorSpec{std::string(kModule) + ".weight_packed", DType::u8, {160, 64}};
+  scales("_scale", {160, 8}, {1}, DType::e4m3);
+  more_.push_back({{std::string(kModule) + ".weight_global_scale", DType::f32, {1}}, {1}});
+  EXPECT_EQ(tensors_of(folder(text(group_quantization({"model.layers.0.mlp.down_proj"})))).codes.size(), 1U);
 }
 
 TEST_F(Quantization, without_a_configuration_all_tensors_are_weights) {
@@ -164,7 +215,9 @@ TEST_F(Quantization, refuses_settings_by_name) {
       {compressed(R"("strategy": "block", "block_structure": [1, 128])"),
        R"("block_structure": [1,128] is not supported ([128,128] is))"},
       {R"("quant_method": "compressed-tensors", "format": "pack-quantized")",
-       R"("format": "pack-quantized" is not supported ("float-quantized" is))"},
+       R"("format": "pack-quantized" is not supported (float-quantized and nvfp4-pack-quantized are))"},
+      {nvfp4(R"("strategy": "tensor_group", "group_size": 32)"), R"("group_size": 32 is not supported (16 is))"},
+      {nvfp4(R"("strategy": "group", "group_size": 16)"), R"("strategy": "group" is not supported (tensor_group is))"},
       {R"("quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {})",
        R"("config_groups": 0 groups are not supported (1 is))"},
       {R"("quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"g": {"targets": ["Linear"],
@@ -211,10 +264,10 @@ TEST_F(Quantization, refuses_tensors_that_do_not_agree) {
   const std::string excluded = kBlocks + R"(, "ignored_layers": [")" + kModule + "\"]";
   EXPECT_EQ(refusal(excluded), weight + "_scale_inv: scales without codes");
   scales_.reset();
-  EXPECT_EQ(refusal(excluded), ": config.json has a quantization_config, but no weight is stored as FP8 codes");
+  EXPECT_EQ(refusal(excluded), ": config.json has a quantization_config, but no weight is stored as codes");
   reset();
   codes_->dtype = DType::e4m3;
-  EXPECT_EQ(refusal(excluded), weight + ": stored as FP8 codes, but config.json excludes it in \"ignored_layers\"");
+  EXPECT_EQ(refusal(excluded), weight + ": stored as codes, but config.json excludes it in \"ignored_layers\"");
   codes_->shape = {160};
   EXPECT_EQ(refusal(kBlocks), weight + ": FP8 codes of shape [160], not of a matrix");
   codes_->shape = {0, 130};

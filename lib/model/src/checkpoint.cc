@@ -82,9 +82,11 @@ void check_weights(const ckpt::Checkpoint& checkpoint, const std::vector<Paramet
   for (const ckpt::TensorMeta& meta : checkpoint.tensors(ckpt::kWeights)) {
     names.push_back(meta.name.substr(ckpt::kWeights.size()));
   }
+  std::vector<std::int64_t> extents;  // of the last tensor asked for
   check_tensors(checkpoint.path(), table, names, [&](const std::string& name) {
     const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + name);
-    return meta == nullptr ? nullptr : &meta->shape;
+    if (meta != nullptr) extents = meta->extents();
+    return meta == nullptr ? nullptr : &extents;
   });
 }
 

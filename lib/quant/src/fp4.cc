@@ -3,7 +3,6 @@
 #include "fp8/quant/fp4.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "fp4_cast.h"
@@ -22,10 +21,7 @@ using dtype::DType;
 constexpr std::string_view kCategory = "fp8 codes";
 
 Fp4Scales scales_of(float amax) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  float scale = dtype::kFp4Range / amax;
-  if (scale > kMost) scale = kMost;
-  if (amax == 0 || scale == 0) scale = 1;
+  const float scale = dtype::fp4_scale(amax);
   return {.sixth = scale * (1.0f / 6.0f), .inverse = 1.0f / scale};
 }
 

@@ -29,6 +29,7 @@ inline constexpr std::int64_t kVersion = 2;
 /// Prefixes of tensor names.
 inline constexpr std::string_view kWeights = "weights/";
 inline constexpr std::string_view kScales = "scales/";        ///< factors of the codes
+inline constexpr std::string_view kGlobals = "globals/";      ///< amaxes of tensors of FP4 codes
 inline constexpr std::string_view kMomentM = "optimizer/m/";  ///< first moments
 inline constexpr std::string_view kMomentV = "optimizer/v/";  ///< second moments
 inline constexpr std::string_view kFp8 = "fp8/";              ///< state of the delayed recipe
@@ -44,8 +45,9 @@ struct Section {
 };
 
 /// Every section. A new one is a row here.
-inline constexpr std::array<Section, 5> kSections{{{kWeights, h5::Values::finite, false},
+inline constexpr std::array<Section, 6> kSections{{{kWeights, h5::Values::finite, false},
                                                    {kScales, h5::Values::finite_unsigned, false},
+                                                   {kGlobals, h5::Values::finite_unsigned, false},
                                                    {kMomentM, h5::Values::finite, true},
                                                    {kMomentV, h5::Values::finite_unsigned, true},
                                                    {kFp8, h5::Values::finite_unsigned, true}}};
@@ -61,11 +63,14 @@ h5::Values values_of(std::string_view name);
 struct TensorMeta {
   std::string name;                 ///< full name, such as `weights/model.norm.weight`
   DType dtype = DType::f32;         ///< stored dtype
-  std::vector<std::int64_t> shape;  ///< global extents, at most four; empty for a scalar
+  std::vector<std::int64_t> shape;  ///< global extents as stored, at most four; empty for a scalar
   std::string precision;            ///< compute precision of a weight: "fp8" or "bf16"; may be empty
   std::string reason;               ///< why it has that precision; may be empty
   h5::Attributes attributes;        ///< all others, unchanged
 
+  /// Extents in elements: those of `shape`, but for e2m1, of which a byte of the last dimension has two. Throws Error
+  /// on overflow.
+  std::vector<std::int64_t> extents() const;
   /// Extent of the first dimension; 1 for a scalar.
   std::int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
   /// Bytes of one row; 0 if there are no rows. Throws Error on overflow.

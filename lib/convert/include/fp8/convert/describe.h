@@ -13,7 +13,7 @@
 
 namespace fp8::convert {
 
-/// Statistics of a tensor's elements. FP8 codes count as the values they represent, without scales.
+/// Statistics of a tensor's elements. Codes count as the values they represent, without scales.
 struct TensorStatistics {
   double mean = 0;             ///< mean of all elements
   double rms = 0;              ///< root of the mean square

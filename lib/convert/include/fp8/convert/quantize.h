@@ -1,6 +1,6 @@
-/// Converts a checkpoint to FP8 codes and scales, and back to a trainable one. The casts are those of quant, bit for
-/// bit; this file selects the weights to cast and reports the loss of each. Tensors are read twice in pieces: once for
-/// the scales and once for the codes.
+/// Converts a checkpoint to FP8 or FP4 codes and scales, and back to a trainable one. The casts are those of quant, bit
+/// for bit; this file selects the weights to cast and reports the loss of each. Tensors are read twice in pieces: once
+/// for the scales and once for the codes.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace fp8::convert {
 
 /// Options of quantize().
 struct QuantizeOptions {
-  /// One scale per weight (tensor), row (row), block of 128x128 (block128x128, as recipe blockwise), or block of 1x32
-  /// (block1x32, as recipe mxfp8).
+  /// One scale per weight (tensor), row (row), block of 128x128 (block128x128, as recipe blockwise), block of 1x32
+  /// (block1x32, as recipe mxfp8), or block of 16x16 (block16x16, as recipe nvfp4).
   quant::Granularity scaling = quant::Granularity::tensor;
-  dtype::DType format = dtype::DType::e4m3;  ///< format of the codes: e4m3 or e5m2
+  dtype::DType format = dtype::DType::e4m3;  ///< format of the codes: e4m3 or e5m2; e2m1 for block16x16
   bool power_of_2 = false;                   ///< scales rounded down to powers of two; block1x32 always
   std::vector<std::string> filters{};        ///< name globs of weights that are copied unchanged
   bool force = false;                        ///< replace an output that exists
@@ -52,21 +52,22 @@ struct QuantizeReport {
 
 /// Casts the weights of `source` whose compute precision is fp8 and writes the checkpoint `output`, of kind quantized,
 /// as one file: codes in /weights, and in /scales the factors of the codes, the f32 reciprocals of the scales used in
-/// the cast (E8M0 for block1x32, else f32). Everything else is copied: other weights, configuration, tokenizer, unknown
-/// datasets; only the weights of a training checkpoint. Throws Error, and leaves no output, when the source is already
-/// quantized, its weights do not match its configuration, no weight is to be cast, or a weight to be cast holds NaN or
-/// infinity (named). Deterministic, independent of the number of threads. Source: torchao float8_utils (scale rule,
-/// saturating cast); for blocks as in quant.
+/// the cast (E8M0 for block1x32, else f32); for block16x16 packed codes, E4M3 scales, and in /globals the amax.
+/// Everything else is copied: other weights, configuration, tokenizer, unknown datasets; only the weights of a training
+/// checkpoint. Throws Error, and leaves no output, when the source is already quantized, its weights do not match its
+/// configuration, no weight is to be cast, or a weight to be cast holds NaN or infinity (named). Deterministic,
+/// independent of the number of threads. Source: torchao float8_utils (scale rule, saturating cast); for blocks as in
+/// quant.
 QuantizeReport quantize(const std::string& source, const std::string& output, const QuantizeOptions& options);
 
-/// How the FP8 codes among a checkpoint's weights are scaled: tensor, row, block128x128 or block1x32; nothing if no
-/// weight is stored as codes. Parameters that the checkpoint lacks are skipped. Throws Error naming the weight unless
-/// the scales have one of these forms, the same for all. Reads no data.
+/// How the codes among a checkpoint's weights are scaled: tensor, row, block128x128, block1x32 or block16x16; nothing
+/// if no weight is stored as codes. Parameters that the checkpoint lacks are skipped. Throws Error naming the weight
+/// unless the scales have one of these forms, the same for all. Reads no data.
 std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpoint,
                                                  const std::vector<model::Parameter>& table);
 
-/// Throws Error naming the weight unless the FP8 codes among a checkpoint's weights are those of linears of layers and
-/// E4M3, and no scale is bad, see dtype::bad_scale(). Training beside codes needs both. Reads all scales.
+/// Throws Error naming the weight unless the codes among a checkpoint's weights are those of linears of layers and
+/// E4M3 or E2M1, and no scale is bad, see dtype::bad_scale(). Training beside codes needs both. Reads all scales.
 void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 /// Options of dequantize().

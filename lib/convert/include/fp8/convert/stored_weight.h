@@ -25,27 +25,38 @@ void check_float(const ckpt::Checkpoint& source, const model::Parameter& p);
 /// The description of a weight of `source` in the output: unchanged except for the format and p's compute precision.
 ckpt::TensorMeta meta_in_output(const ckpt::Checkpoint& source, const model::Parameter& p, dtype::DType type);
 
-/// Whether a weight of `source` is stored as FP8 codes.
+/// Whether a weight of `source` is stored as FP8 or FP4 codes.
 bool is_codes(const ckpt::Checkpoint& source, const model::Parameter& p);
 
-/// Whether a checkpoint holds FP8 codes with scales: a quantized one, or one of a run that trains adapters beside
+/// Whether a checkpoint holds codes with scales: a quantized one, or one of a run that trains adapters beside
 /// codes.
 bool holds_codes(const ckpt::Checkpoint& source);
 
-/// Throws Error unless the weights of a checkpoint that holds codes are those of `table`, with scales for all codes and
-/// for nothing else.
+/// Throws Error unless the weights of a checkpoint that holds codes are those of `table`, with scales for all codes,
+/// amaxes for those of FP4, and neither for anything else.
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Parameter>& table);
 
+/// Throws Error unless the FP4 codes of a weight have an amax, one f32.
+void check_amax(const ckpt::Checkpoint& source, const std::string& weight);
+
 /// The grid of the factors of a weight's codes, by the type and shape of its scales. Throws Error unless they are
-/// one, one per row or one per block.
+/// one, one per row or one per block, for FP4 codes E4M3 with an amax.
 FactorGrid grid_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 
 /// Elements that share a factor of a weight's codes. Throws as grid_of().
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 
-/// The factors of a weight's codes as stored, in row-major order. Throws Error naming one that
-/// dtype::bad_scale() does.
+/// The scales of a weight's codes as stored.
+StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& weight);
+
+/// The factors of a weight's codes in row-major order. Throws as StoredScales::factors().
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight);
+
+/// Writes the scales of a weight, and the amax of FP4 codes.
+void write_scales(const std::string& weight, const StoredScales& scales, ckpt::ModelWriter& writer);
+
+/// Bytes of a weight [rows, cols] as codes of this format with these scales.
+std::uint64_t bytes_of_codes(const model::Parameter& p, dtype::DType format, quant::Granularity scaling);
 
 /// Passes a weight that is not codes to `write` in the format `type` (f32 or bf16). Throws as store_rows() does.
 void write_as(const StoredMatrix& x, dtype::DType type, const WriteBytes& write);

@@ -17,11 +17,13 @@ void convert(std::span<const float> in, std::span<Bf16> out);
 void convert(std::span<const Bf16> in, std::span<float> out);
 /// E4M3 or E5M2 codes to the BF16 values they represent, exact. Throws Error for another format.
 void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<Bf16> out);
-/// E4M3 or E5M2 codes to the float values they represent, exact. Throws Error for another format.
-void decode_fp8(DType format, std::span<const std::uint8_t> in, std::span<float> out);
-/// out.size() elements of format `type` (f32, bf16, f16, f64, e4m3, e5m2, e8m0) at `in`, any alignment, to floats; f64
-/// is rounded. Throws Error for an integer format.
+/// out.size() elements of format `type` (f32, bf16, f16, f64, e4m3, e5m2, e2m1, e8m0) at `in`, any alignment, to
+/// floats; f64 is rounded. e2m1: two codes in each byte, the even element in the low four bits. Throws Error for an
+/// integer format, and for an odd number of e2m1 elements.
 void to_floats(DType type, const void* in, std::span<float> out);
+/// Packs E2M1 codes, one in each byte, into half as many bytes: the even element into the low four bits. Throws Error
+/// unless the sizes fit.
+void pack_e2m1(std::span<const std::uint8_t> in, std::span<std::uint8_t> out);
 /// Floats to `type` (f32 or bf16, rounded to nearest even) at `out`, aligned to an element. Throws Error for another
 /// format.
 void from_floats(std::span<const float> in, DType type, void* out);

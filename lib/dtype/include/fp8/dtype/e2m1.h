@@ -5,10 +5,15 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "fp8/dtype/dtype.h"
 #include "fp8/dtype/element.h"
 
 namespace fp8::dtype {
+
+/// Elements in the size_of(t) bytes of a file: two of e2m1, else one.
+constexpr std::int64_t packed(DType t) { return is_fp4(t) ? 2 : 1; }
 
 /// Largest E2M1 magnitude.
 inline constexpr float kE2m1Max = 6.0f;
@@ -20,6 +25,14 @@ inline constexpr float kFp4Alpha = 1.0f / (kFp4Range * kFp4Range);
 
 /// Bytes of an E2M1 element that is packed with another, and of its part of the E4M3 scale of 16 elements.
 inline constexpr double kFp4BytesOfElement = 0.5 + 1.0 / 16;
+
+/// The f32 scale of an NVFP4 tensor, 2688 / amax, at most the largest float; 1 if the amax or the scale is 0; NaN for
+/// NaN.
+inline float fp4_scale(float amax) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const float scale = kFp4Range / amax;
+  return amax == 0 || scale == 0 ? 1.0f : scale > kMost ? kMost : scale;
+}
 
 /// Distance from the E2M1 magnitude at or below `a` to the next, for 0 <= a < 8: half the power of two at or below `a`,
 /// at least 0.5. NaN gives infinity.
@@ -52,6 +65,13 @@ FP8_HD inline std::uint8_t e2m1_code(float magnitude, float signed_as) {
                     (magnitude >= 3.0f) + (magnitude >= 4.0f) + (magnitude >= 6.0f);
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(above) |
                                    ((std::bit_cast<std::uint32_t>(signed_as) >> 28) & 8u));
+}
+
+/// The value of the low four bits of `code`.
+FP8_HD inline float e2m1_value(std::uint8_t code) {
+  const auto m = static_cast<float>(code & 7u);
+  const float magnitude = m < 4.0f ? 0.5f * m : m < 6.0f ? m - 2.0f : 2.0f * m - 8.0f;
+  return (code & 8u) != 0 ? -magnitude : magnitude;
 }
 
 }  // namespace fp8::dtype

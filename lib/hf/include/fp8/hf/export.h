@@ -18,6 +18,12 @@ namespace fp8::hf {
 /// Rows and columns of a block of `block_quantization()`.
 inline constexpr std::int64_t kQuantizationBlock = 128;
 
+/// Elements of a row under one scale of `group_quantization()`.
+inline constexpr std::int64_t kFp4Group = 16;
+
+/// `format` of `group_quantization()`.
+inline constexpr const char* kNvfp4 = "nvfp4-pack-quantized";
+
 /// `quantization_config` of weights in E4M3 with one f32 scale for each block of 128 x 128, `weight_scale_inv`, and
 /// activations quantized while the model runs. `kept` are the full names of the linear modules that are not quantized,
 /// merged ones too.
@@ -26,6 +32,12 @@ json::Value block_quantization(const std::vector<std::string>& kept);
 /// `quantization_config` of compressed-tensors: weights in E4M3 with one scale for each row, `weight_scale` [rows, 1],
 /// and activations quantized per token while the model runs. `kept` as above.
 json::Value channel_quantization(const std::vector<std::string>& kept);
+
+/// `quantization_config` of compressed-tensors for NVFP4: weights in E2M1, two in a byte, `weight_packed` [rows, cols /
+/// 2], with one E4M3 scale for each 16 elements of a row, `weight_scale` [rows, cols / 16], under one f32 scale,
+/// `weight_global_scale` [1]; a code times its scale over that of the tensor is the weight. Activations are not
+/// quantized. `kept` as above.
+json::Value group_quantization(const std::vector<std::string>& kept);
 
 /// `generation_config.json`: `stored` (null: none) with the ids of `config` where it has none, and with `end_tokens`
 /// among those that end a text. Throws Error `what: reason` if `stored` is not an object or has an unusable

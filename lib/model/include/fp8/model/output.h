@@ -7,6 +7,7 @@
 
 #include "fp8/ckpt/tensor_meta.h"
 #include "fp8/dtype/dtype.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/hf/config.h"
 #include "fp8/model/parameters.h"
 
@@ -42,6 +43,7 @@ inline ckpt::TensorMeta meta_of(const Parameter& p, dtype::DType type) {
   meta.name = std::string(ckpt::kWeights) + p.name;
   meta.dtype = type;
   meta.shape = p.shape;
+  if (dtype::is_fp4(type)) meta.shape.back() /= dtype::packed(type);
   meta.precision = p.precision();
   meta.reason = p.reason;
   return meta;
