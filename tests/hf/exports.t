@@ -8,7 +8,8 @@ Not proven: GEMMs of codes. transformers has kernels of 128 x 128 blocks for GPU
 values, and its activations, quantized per token with scales that are no powers of two, have no equal in fp8-eval: FP8_LOSS bounds the
 difference of the mean losses, 0.034 nats at most in these models.
 transformers 5.23 dequantizes a weight with partial blocks wrongly (it divides the weight into as many equal blocks as there are scales), which
-fp8-export notes: such weights are dequantized here, and the model 'blocks' has whole ones."""
+fp8-export notes: such weights are dequantized here, and the model 'blocks' has whole ones. It dequantizes FP4 experts without the scale of the
+tensor; compressed-tensors decodes them here."""
 
 import json
 import os
@@ -18,6 +19,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+from compressed_tensors.compressors.nvfp4 import unpack_fp4_from_uint8
+from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme, preset_name_to_scheme
+from compressed_tensors.quantization.lifecycle.forward import dequantize
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig, FineGrainedFP8Config
@@ -96,6 +100,30 @@ def dequantized(folder: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def dequantized_fp4(folder: str, scheme: QuantizationScheme) -> dict[str, torch.Tensor]:
+    """Weights of a folder of FP4 codes, decoded by compressed-tensors in float32."""
+    tensors = load_file(Path(folder) / "model.safetensors")
+    values = {name: value for name, value in tensors.items() if "_packed" not in name and "_scale" not in name}
+    for name in [name for name in tensors if name.endswith("_packed")]:
+        weight, packed = name.removesuffix("_packed"), tensors[name]
+        codes = unpack_fp4_from_uint8(packed, packed.shape[0], 2 * packed.shape[1], dtype=torch.float32)
+        values[weight] = dequantize(codes, tensors[weight + "_scale"].float(), global_scale=tensors[weight + "_global_scale"],
+                                    args=scheme.weights, dtype=torch.float32)
+    return values
+
+
+def check_fp4(folder: str) -> None:
+    """A folder of FP4 codes: a configuration that means what the preset of weights alone does, and the weights."""
+    config = QuantizationConfig.model_validate(json.loads((Path(folder) / "config.json").read_text())["quantization_config"])
+    group, preset = config.config_groups["group_0"], preset_name_to_scheme("NVFP4A16", ["Linear"])
+    own, wanted = group.model_dump(), preset.model_dump()
+    for scheme in (own, wanted):
+        for key in ("zp_dtype", "observer"):  # there are no zero points, and nothing is observed
+            scheme["weights"].pop(key, None)
+    tap.result(own == wanted and config.format == "nvfp4-pack-quantized", f"{folder}: the configuration is that of NVFP4A16", f"{own} {wanted}")
+    same_weights(f"{folder}, compressed-tensors", dequantized_fp4(folder, group), f"{folder}-values")
+
+
 def unfused(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The weights of a model; experts, of which transformers has the gates and ups of a layer in one tensor, under their names in a folder."""
     mixtral = model.config.model_type == "mixtral"
@@ -164,6 +192,10 @@ def check_quantized(name: str, source: str, form: str) -> None:
         same_weights(folder, dequantized(folder), f"{folder}-values")
         if not name.startswith("blocks"):
             return
+    if form == "nvfp4":
+        check_fp4(folder)
+        if any("experts" in key for key in load_file(Path(folder) / "model.safetensors")):
+            return
     setting = FineGrainedFP8Config(dequantize=True) if form == "fp8" else CompressedTensorsConfig(dequantize=True)
     model = load(folder, quantization_config=setting)
     for parameter in model.parameters():  # not the buffers, of which one holds the frequencies of rope
@@ -201,7 +233,7 @@ def check_adapters(name: str, base: Path) -> None:
 
 def check_adapters_on_codes() -> None:
     """The whole way on FP8 codes: a folder of blocks, adapters beside its codes, merged, exported in the same format."""
-    for form in ("fp8", "compressed-tensors"):
+    for form in ("fp8", "compressed-tensors", "nvfp4"):
         run("fp8-convert", f"blocks-{form}", "-q", "-o", f"codes-{form}.h5")
         train(f"codes-{form}.h5", f"codes-{form}-run", "--precision", "fp8")
         run("fp8-convert", f"codes-{form}-run/step-00000004", "--merge-lora", "-q", "-o", f"merged-codes-{form}.h5")
@@ -217,7 +249,7 @@ def check_kept_linears() -> None:
     """Linears that stay in bf16 are named in the configuration as the loaders look for them."""
     golden = SRC / "tests/golden/models/llama3/hf"
     run("fp8-convert", str(golden), "-q", "-o", "kept.h5", "--filter", "*.0.self_attn.?_proj", "--filter", "*.1.mlp.down_proj")
-    for form in ("fp8", "compressed-tensors"):
+    for form in ("fp8", "compressed-tensors", "nvfp4"):
         check_quantized("kept", "kept.h5", form)
     check_keys()
     golden = SRC / "tests/golden/models/mixtral/hf"
@@ -259,7 +291,7 @@ def main() -> None:
         golden = Path(name) if name in ("blocks", "experts") else SRC / "tests/golden/models" / name / "hf"
         run("fp8-convert", str(golden), "-q", "-o", f"{name}.h5")
         check_bf16(name, f"{name}.h5")
-        for form in ("fp8", "compressed-tensors"):
+        for form in ("fp8", "compressed-tensors", "nvfp4"):
             check_quantized(name, f"{name}.h5", form)
         check_adapters(name, golden)
     check_adapters_on_codes()
