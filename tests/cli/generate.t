@@ -165,7 +165,7 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
   done
   fp8-convert run-$preset/step-00000010 --dtype bf16 -o rounded.h5 -f -q >table 2>err
   loss=$(fp8-eval rounded.h5 --data d.h5 --seq-length 32 --precision bf16 -q | field loss /dev/stdin)
-  for scaling in tensor:tensorwise "row --power-of-2-scales:rowwise" "block --power-of-2-scales:blockwise" mx:mxfp8; do
+  for scaling in tensor:tensorwise "row --power-of-2-scales:rowwise" "block --power-of-2-scales:blockwise" nvfp4:nvfp4 mx:mxfp8; do
     # shellcheck disable=SC2086
     fp8-quantize rounded.h5 -o codes.h5 --scaling ${scaling%:*} -f >table 2>err
     is "$preset: codes of experts, --scaling ${scaling%:*}" "$? $(ids codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12)" \
@@ -177,9 +177,10 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
     fi
     is "$preset: whose loss is near that of bf16, --scaling ${scaling%:*}" \
       "$(fp8-eval "$1" --data d.h5 --seq-length 32 --precision "$2" -q | field loss /dev/stdin |
-      awk -v l="$loss" '{ d = $1 - l; print (d != 0 && d < 0.02 && d > -0.02) }')" 1
+      awk -v l="$loss" -v bound="$([ "$scaling" = nvfp4:nvfp4 ] && echo 0.1 || echo 0.02)" \
+        '{ d = $1 - l; print (d != 0 && d < bound && d > -bound) }')" 1
   done
-  for format in fp8 compressed-tensors; do
+  for format in fp8 compressed-tensors nvfp4; do
     fp8-export run-$preset/step-00000010 -o $preset-$format --format $format --any-server -q >table 2>err &&
       fp8-convert $preset-$format -o codes.h5 -f -q >table 2>err &&
       fp8-quantize codes.h5 --dequantize -o values.h5 -f >table 2>err
@@ -188,6 +189,7 @@ for preset in mixtral-tiny qwen3-moe-tiny; do
       "$(ids codes.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)" "$(ids values.h5 --ids 5,6,7 --precision fp32 --seed 4 --max-tokens 12)"
     recipe=rowwise
     [ $format = fp8 ] && recipe=blockwise
+    [ $format = nvfp4 ] && recipe=nvfp4
     fp8-generate codes.h5 --ids 5,6,7 --precision fp8 --seed 4 --max-tokens 12 --json >out 2>err
     is "$preset, $format: with FP8 it generates in the recipe of its codes" \
       "$? $(wc -l <out) $(ids codes.h5 --ids 5,6,7 --precision fp8 --recipe $recipe --seed 4 --max-tokens 12)" \

@@ -174,7 +174,7 @@ bad "routes of a dense model" "--routes: m.h5 has no experts" m.h5 $data --route
 bad "an unknown precision of routes" "--routes: 'fp16' is not one of bf16, fp32, tensorwise, " mixtral.h5 $data --routes fp16
 bad "an empty precision of routes" "--routes: '' is not one of bf16, " mixtral.h5 $data --routes ''
 bad "routes of codes in bf16" \
-  "rowwise.h5: model.layers.0.*: stored as FP8 codes, .*; --routes needs the weights: fp8-quantize rowwise.h5 --dequantize" rowwise.h5 $data -q \
+  "rowwise.h5: model.layers.0.*: stored as codes, .*; --routes needs the weights: fp8-quantize rowwise.h5 --dequantize" rowwise.h5 $data -q \
   --routes bf16
 bad "routes of codes in another recipe" "--recipe: tensorwise: rowwise.h5 holds FP8 codes" rowwise.h5 $data -q --routes tensorwise
 bad "routes in a recipe that the sums do not fit" "--accumulate: hopper" mixtral.h5 $data --routes mxfp8 --accumulate hopper

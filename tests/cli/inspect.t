@@ -473,7 +473,7 @@ bad() { # NAME REGEX WORDS...
 }
 fp8-quantize m.h5 --scaling tensor -o q.h5 >out 2>err
 bad "--sensitivity of a quantized checkpoint" \
-  "q.h5: model.layers.0.*: stored as FP8 codes, which are not computed in bf16; --sensitivity needs the weights: fp8-quantize q.h5 --dequantize" \
+  "q.h5: model.layers.0.*: stored as codes, which are not computed in bf16; --sensitivity needs the weights: fp8-quantize q.h5 --dequantize" \
   q.h5 $data -q --sensitivity
 fp8-quantize m.h5 --scaling mx -o mx.h5 >out 2>err
 bad "MX scales" "mx.h5: holds FP8 codes with MX scales, .* fp8-quantize mx.h5 --dequantize" mx.h5 $data -q
@@ -518,11 +518,11 @@ is "no input was changed" "$(cksum m.h5 d.h5 recorded/step-00000001/*)" "$digest
 bad "another recipe than that of codes" "--recipe: rowwise: codes-blockwise/step-00000002 holds FP8 codes with scales for blocks" \
   codes-blockwise/step-00000002 $data --recipe rowwise
 bad "a sensitivity of codes" \
-  "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as FP8 codes, .*--sensitivity needs the weights: fp8-quantize" \
+  "codes-rowwise/step-00000002: model.layers.0.self_attn.q_proj.weight: stored as codes, .*--sensitivity needs the weights: fp8-quantize" \
   codes-rowwise/step-00000002 $data --sensitivity
 bad "a bisection of codes in bf16" "--precision: bf16: codes-rowwise/step-00000002 holds FP8 codes" codes-rowwise/step-00000002 $data \
   --bisect '--precision bf16' --against ''
-bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as FP8 codes, which need FP8" codes-rowwise/step-00000002 $data \
+bad "a filter that excludes codes" "codes-rowwise/step-00000002: .*: stored as codes, which need low precision" codes-rowwise/step-00000002 $data \
   --filter '*q_proj'
 bad "a bisection without another side" "--bisect: needs --against" m.h5 $data --bisect '--precision bf16'
 bad "another side without a bisection" "--against: needs --bisect" m.h5 $data --against '--precision bf16'

@@ -47,6 +47,16 @@ fp8-info q-row-e5m2.h5 >out
 seen "e5m2 codes have the type float8_e5m2" '^weights/model.layers.0.mlp.up_proj.weight +float8_e5m2 +176x64 +fp8'
 seen "fp8-info shows the kind" '^kind +quantized'
 seen "the provenance names fp8-quantize" 'made by +fp8-quantize .*fp8-quantize f32.h5 -o q-row-e5m2.h5 --scaling row --format e5m2'
+ok "--scaling nvfp4 succeeds" fp8-quantize bf16.h5 -o q-nvfp4.h5 --scaling nvfp4 --json
+is "the record has each linear" "$(grep -o '"scaling":"nvfp4","format":"e2m1"' out) $(grep -o '"sqnr_db":[12][0-9]\.' out | wc -l)" \
+  '"scaling":"nvfp4","format":"e2m1" 14'
+ok "FP4 codes verify" fp8-info q-nvfp4.h5 --verify
+fp8-info q-nvfp4.h5 >out
+seen "FP4 codes are two in a byte" '^weights/model.layers.0.mlp.up_proj.weight +float4_e2m1fn_x2 +176x32 +fp8'
+seen "with an E4M3 scale for each block of 16 x 16" '^scales/model.layers.0.mlp.up_proj.weight +float8_e4m3fn +11x4( |$)'
+seen "and an amax" '^globals/model.layers.0.mlp.up_proj.weight +float32 +1( |$)'
+is "which is not a parameter" "$(grep '^parameters' out | cut -d ' ' -f 1-14)" "$(fp8-info bf16.h5 | grep '^parameters' | cut -d ' ' -f 1-14)"
+ok "FP4 codes are dequantized" fp8-quantize q-nvfp4.h5 -o q-nvfp4-back.h5 --dequantize
 mkdir one two
 ok "quantizing on one thread succeeds" sh -c 'cd one && OMP_NUM_THREADS=1 fp8-quantize ../f32.h5 -o q.h5 --scaling row'
 ok "quantizing on three threads succeeds" sh -c 'cd two && OMP_NUM_THREADS=3 fp8-quantize ../f32.h5 -o q.h5 --scaling row'
@@ -79,9 +89,10 @@ ok "the command in the message succeeds" sh -c "$(sed 's/.*dequantize it first: 
 # With scales that are powers of two, the weights of the dequantized checkpoint get the same codes again. Products of blocks are
 # compared with the sums of an H100, as the order of f32 sums depends on the type that a CPU multiplies.
 loss() { fp8-eval "$@" --data data.h5 --seq-length 32 2>err | grep -o '"loss":[0-9.]*'; }
-for scaling in tensor:tensorwise row:rowwise block:blockwise; do
-  q=q-${scaling%:*}-e4m3 recipe=${scaling#*:}
-  [ "$recipe" = blockwise ] && flags='--accumulate hopper' || flags=--power-of-2-scales
+for scaling in tensor-e4m3:tensorwise row-e4m3:rowwise block-e4m3:blockwise nvfp4:nvfp4; do
+  q=q-${scaling%:*} recipe=${scaling#*:} flags=--power-of-2-scales
+  [ "$recipe" = blockwise ] && flags='--accumulate hopper'
+  [ "$recipe" = nvfp4 ] && flags=
   # shellcheck disable=SC2086 # no word if empty
   is "fp8-eval scores $q.h5 in $recipe" "$(loss $q.h5 $flags)" "$(loss $q-back.h5 --precision fp8 --recipe "$recipe" $flags)"
 done
@@ -109,7 +120,10 @@ refuses "quantized input" \
   --scaling row
 refuses "--dequantize of unquantized input" 'f32.h5: not quantized' fp8-quantize f32.h5 -o x.h5 --dequantize
 refuses "a missing --scaling" '--scaling: needed' fp8-quantize f32.h5 -o x.h5
-refuses "an unknown scaling" "--scaling: 'column' is not one of tensor, row, block, mx" fp8-quantize f32.h5 -o x.h5 --scaling column
+refuses "a format of FP8 with FP4" '--format: codes are E2M1 under --scaling nvfp4' fp8-quantize f32.h5 -o x.h5 --scaling nvfp4 --format e4m3
+refuses "powers of two with FP4" '--power-of-2-scales: scales of blocks are E4M3 under' fp8-quantize f32.h5 -o x.h5 --scaling nvfp4 \
+  --power-of-2-scales
+refuses "an unknown scaling" "--scaling: 'column' is not one of tensor, row, block, mx, nvfp4" fp8-quantize f32.h5 -o x.h5 --scaling column
 refuses "a missing output" '--output: needed' fp8-quantize f32.h5 --scaling row
 refuses "--format with --dequantize" '--format: not together with --dequantize' fp8-quantize q.h5 -o x.h5 --dequantize --format e4m3
 refuses "--dtype without --dequantize" '--dtype: only with --dequantize' fp8-quantize f32.h5 -o x.h5 --scaling row --dtype bf16
@@ -128,7 +142,7 @@ if sanitized; then bound=180000; fi
 ok "a large model is made" fp8-init tiny -o large.h5 \
   --set num_hidden_layers=1 --set num_attention_heads=8192 --set num_key_value_heads=1 --set head_dim=64
 is "the model has two weights of 134 MB" "$(fp8-info large.h5 | grep -c '524288')" 2
-for scaling in tensor row; do
+for scaling in tensor row nvfp4; do
   ok "$scaling: the large model is quantized" peak kib fp8-quantize large.h5 -f -o q.h5 --scaling $scaling
   ok "$scaling: quantizing needs less than 100 MB" test "$(cat kib)" -lt $bound
 done

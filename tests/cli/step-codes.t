@@ -17,7 +17,7 @@ rejected() {
   result $? "$name"
 }
 
-for scaling in tensor:tensorwise row:rowwise block:blockwise; do
+for scaling in tensor:tensorwise row:rowwise block:blockwise nvfp4:nvfp4; do
   q=${scaling%:*}.h5 recipe=${scaling#*:}
   fp8-quantize m.h5 -o $q --scaling ${scaling%:*} >out 2>err
   refused "$q: all weights cannot be trained" \
@@ -27,8 +27,8 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
   fp8-step $run --out whole-$recipe >whole.log 2>err
   result $? "$q: adapters are trained"
   is "$q: the scales choose the recipe" \
-    "$(grep '"type":"step"' whole.log | grep -o '"precision":"fp8","recipe":"[a-z]*"' | sort -u)" "\"precision\":\"fp8\",\"recipe\":\"$recipe\""
-  is "$q: each linear has two FP8 GEMMs" "$(field fp8_gemms whole.log | sort -u)" 28
+    "$(grep '"type":"step"' whole.log | grep -o '"precision":"fp8","recipe":"[a-z0-9]*"' | sort -u)" "\"precision\":\"fp8\",\"recipe\":\"$recipe\""
+  is "$q: each linear has two GEMMs" "$(field "$([ $recipe = nvfp4 ] && echo fp4 || echo fp8)_gemms" whole.log | sort -u)" 28
   fp8-step $run --out parts-$recipe --until-step 2 >parts.log 2>err && fp8-step $run --out parts-$recipe >>parts.log 2>err
   same_bits "$q: a resumed run has equal losses" whole.log parts.log
   same_step "$q: and an equal checkpoint" whole-$recipe/step-00000004 parts-$recipe/step-00000004
@@ -57,12 +57,12 @@ for scaling in tensor:tensorwise row:rowwise block:blockwise; do
     fp8-export weights.h5 --format peft -o peft.plain -f >>out 2>>err && cmp peft/adapter_model.safetensors peft.plain/adapter_model.safetensors &&
       cmp peft.one/adapter_model.safetensors peft.plain/adapter_model.safetensors
   result $? "$q: fp8-export writes its adapters"
-  for format in bf16 fp8 compressed-tensors; do
+  for format in bf16 fp8 compressed-tensors nvfp4; do
     rejected "$q: $format needs the adapters merged" \
       "fp8-export: $step: holds LoRA adapters; merge them first: fp8-convert $step --merge-lora -o merged.h5" fp8-export $step --format $format -o no
   done
   rejected "$q: codes are not quantized again" \
-    "fp8-quantize: $step: holds FP8 codes beside adapters; dequantize it first \\(use --dequantize\\)$" fp8-quantize $step -o no --scaling row
+    "fp8-quantize: $step: holds codes beside adapters; dequantize it first \\(use --dequantize\\)$" fp8-quantize $step -o no --scaling row
   ok "$q: a run goes on from it" fp8-step three-$recipe/step-00000002 $base --out on-$recipe --steps 1
 done
 
@@ -71,9 +71,9 @@ refused "another recipe is refused" '--recipe: rowwise: tensor.h5 holds FP8 code
   --precision fp8 --recipe rowwise
 refused "another precision is refused" '--precision: bf16: row.h5 holds FP8 codes with one scale for each row, for which it is fp8' row.h5 $lora \
   --precision bf16
-refused "a filter that excludes codes is refused" 'block.h5: .*down_proj.weight: stored as FP8 codes, which need FP8 in forward and dgrad \(filter' \
+refused "a filter that excludes codes is refused" 'block.h5: .*down_proj.weight: stored as codes, which need low precision in forward and dgrad \(filter' \
   block.h5 $lora --filter '*.down_proj'
-refused "--fp8-gemms without dgrad is refused" 'block.h5: .*: stored as FP8 codes, which need FP8 in forward and dgrad$' block.h5 $lora \
+refused "--fp8-gemms without dgrad is refused" 'block.h5: .*: stored as codes, which need low precision in forward and dgrad$' block.h5 $lora \
   --fp8-gemms forward
 fp8-quantize m.h5 -o mx.h5 --scaling mx >out 2>err
 refused "MX scales are refused" 'mx.h5: holds FP8 codes with MX scales, .*fp8-quantize mx.h5 --dequantize -o model.h5' mx.h5 $lora
@@ -81,7 +81,7 @@ fp8-quantize m.h5 -o e5m2.h5 --scaling tensor --format e5m2 >out 2>err
 refused "E5M2 codes are refused" 'e5m2.h5: /weights/.*: E5M2 codes, which no recipe has for weights' e5m2.h5 $lora
 fp8-quantize m.h5 -o some.h5 --scaling tensor --filter '*.v_proj' >out 2>err
 refused "codes for some of the projections of one input are refused" \
-  'some.h5: .*k_proj.weight and .*v_proj.weight: one of them is stored as FP8 codes' some.h5 $lora
+  'some.h5: .*k_proj.weight and .*v_proj.weight: one of them is stored as codes' some.h5 $lora
 refused "--rowwise-single-copy is refused for other codes" \
   '--rowwise-single-copy: tensor.h5 holds FP8 codes with one scale each, for which it is off' tensor.h5 $lora --rowwise-single-copy
 refused "--activations f32 without FP8 is refused" '--activations: f32 needs --precision fp32 or fp8' m.h5 $lora --activations f32
@@ -92,7 +92,7 @@ for flags in "--accumulate hopper" "--activations f32" "--rowwise-single-copy"; 
   rm -rf implied
   ok "row.h5: $flags needs no --precision" fp8-step row.h5 $base --out implied --steps 1 --lora-rank 4 $flags
 done
-for q in tensor row block; do
+for q in tensor row block nvfp4; do
   rm -rf direct printed
   fp8-step $q.h5 $base --lora-rank 4 --steps 2 --out direct >direct.log 2>err
   fp8-step $q.h5 $base --lora-rank 4 --steps 2 --out printed --print-config >c.json 2>err

@@ -48,9 +48,9 @@ blocks() {
   is "$1" "$? $(grep '^fp8-step' refusal)" "2 fp8-step: --tp 2: $3; --tp 1 fits"
 }
 blocks "a block of 128 columns of codes on several ranks" "codes.h5 --lora-rank 4" \
-  "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
+  "model.layers.0.self_attn.q_proj.weight is stored as codes, of which blocks of 128 elements would be on several ranks"
 blocks "a block of 128 rows of codes on several ranks" "small.h5 --lora-rank 4" \
-  "model.layers.0.self_attn.q_proj.weight is stored as FP8 codes, of which blocks of 128 elements would be on several ranks"
+  "model.layers.0.self_attn.q_proj.weight is stored as codes, of which blocks of 128 elements would be on several ranks"
 blocks "a block of 16 in nvfp4 on several ranks" "twelve.h5 --precision fp8 --recipe nvfp4" \
   "blocks of 16 elements of model.layers.0.self_attn.q_proj.weight would be on several ranks, which --recipe nvfp4 does not support"
 mpirun -n 4 fp8-step m.h5 --data d.h5 --seq-length 16 --batch-size 4 --steps 1 --tp 4 --tensor-stats-every 1 --precision fp8 --recipe mxfp8 \

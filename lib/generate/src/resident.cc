@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "fp8/convert/stored_weight.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/quant/scale.h"
 
 namespace fp8::generate {
@@ -104,6 +105,7 @@ struct Loader {
     return out;
   }
 
+  quant::Quantized packed_codes(const model::Parameter& p) const;
   quant::Quantized stored_codes(const model::Parameter& p) const;
   linear::Operand fp8_operand(const model::Parameter& p, std::int64_t begin) const;
   linear::Weight weight(const Together& parameters, const View& bias, const View& whole) const;
@@ -125,10 +127,32 @@ bool folds(const std::vector<float>& factors) {
   });
 }
 
+// FP4 codes as an operand.
+quant::Quantized Loader::packed_codes(const model::Parameter& p) const {
+  const View amax = f32_in_arena(ctx, {0.0f}, {1});
+  const std::array<std::int64_t, 2> extents = quant::fp4_scales(p.rows(), p.cols(), quant::ContractionAxis::last, true);
+  const Tensor codes(DType::u8, {ctx.dry ? 0 : p.rows(), p.cols() / dtype::packed(DType::e2m1)});
+  convert::StoredScales scales;
+  scales.bytes.resize(1);
+  if (!ctx.dry) {
+    model.source.read(convert::stored_name(p), {static_cast<std::byte*>(codes.view().data), codes.view().bytes()});
+    scales = convert::stored_scales(model.source, p.name);
+    (void)scales.factors(p.name, DType::e2m1);  // throws for a bad one
+    *amax.as<float>() = scales.amax;
+  }
+  const auto host = device::DeviceType::host;
+  return quant::from_packed(ctx,
+                            tensor::make_view(ctx.dry ? scales.bytes.data() : codes.view().data, DType::u8, host,
+                                              {p.rows(), p.cols() / dtype::packed(DType::e2m1)}),
+                            tensor::make_view(scales.bytes.data(), DType::e4m3, host, {extents[0], extents[1]}), amax,
+                            quant::ContractionAxis::last);
+}
+
 // Stored codes as an operand, with their factors as inverse scales. In a dry run factors are powers of two, which does
 // not change the memory.
 quant::Quantized Loader::stored_codes(const model::Parameter& p) const {
   const DType format = model.source.at(convert::stored_name(p)).dtype;
+  if (dtype::is_fp4(format)) return packed_codes(p);
   const Granularity scaling = convert::scaling_of(model.source, p);
   const convert::FactorGrid grid = convert::grid_of(model.source, p);
   std::vector<float> factors(static_cast<std::size_t>(grid.rows * grid.cols), 1.0f);

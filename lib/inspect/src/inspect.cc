@@ -135,10 +135,10 @@ void measure_operands(const RecipeSetup& setup, const Inspection& all, const tra
                       const ChosenExperts* reference) {
   const settings::InspectConfig& config = setup.config;
   const std::vector<model::Parameter>& table = setup.eval.model_spec.table;
-  const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
+  const bool codes = std::ranges::any_of(table, [](const model::Parameter& p) { return is_coded(p.stored); });
   if (codes && device.type() != device::DeviceType::host)
-    throw comm::AgreedError(
-        config.model + ": holds FP8 codes, which are inspected on a CPU only: " + cli::flag_name("device") + " cpu");
+    throw comm::AgreedError(config.model +
+                            ": holds codes, which are inspected on a CPU only: " + cli::flag_name("device") + " cpu");
   statistics::Collector collector(all.mesh, train::collector_options(table, config.layers, config.blocks));
   shard::ModelSpec spec = setup.eval.model_spec;
   spec.store.fp8.observer = &collector;

@@ -12,11 +12,11 @@ namespace {
 
 // Throws Error if the precision of linears is to change which can have only one.
 void check_gemms_change(const settings::InspectConfig& config, const std::vector<model::Parameter>& table) {
-  const auto codes = std::ranges::find_if(table, [](const model::Parameter& p) { return is_fp8(p.stored); });
+  const auto codes = std::ranges::find_if(table, [](const model::Parameter& p) { return is_coded(p.stored); });
   const bool plain = config.routes == settings::kPlainRecipe || config.routes == settings::kExactRecipe;
   const char* const flag = config.recommend ? "recommend" : config.sensitivity ? "sensitivity" : "routes";
   if ((!config.sensitivity && !config.recommend && !plain) || codes == table.end()) return;
-  throw Error(config.model + ": " + codes->name + ": stored as FP8 codes, which are not computed in bf16; " +
+  throw Error(config.model + ": " + codes->name + ": stored as codes, which are not computed in bf16; " +
               cli::flag_name(flag) + " needs the weights: fp8-quantize " + config.model + " --dequantize -o model.h5");
 }
 

@@ -6,6 +6,7 @@
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
 #include "precision.h"
@@ -83,6 +84,24 @@ View divide_columns(const Context& ctx, const View& matrix, const LinearPrecisio
 
 // Whether the weight of a part is cast in a pass.
 bool is_cast(const Part& part, Pass pass) { return part.fp8 && (pass != Pass::backward || part.gemms.dgrad); }
+
+// The operands of FP4 codes, which are the same for both GEMMs.
+std::vector<Operand> packed_operands(const Context& ctx, const Codes& codes, const std::vector<Part>& parts,
+                                     Pass pass) {
+  std::vector<Operand> operands;
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < std::ssize(parts); ++i) {
+    const Part& part = parts[static_cast<std::size_t>(i)];
+    const std::int64_t last = first + divide_up(part.end - part.begin, quant::kFp4Block);
+    operands.push_back({part,
+                        quant::from_packed(ctx, codes.bytes.rows(part.begin, part.end), codes.scales.rows(first, last),
+                                           codes.inverse_scales.rows(i, i + 1), weight_contraction(pass)),
+                        {},
+                        codes.source.empty() ? View{} : codes.source.rows(part.begin, part.end)});
+    first = last;
+  }
+  return operands;
+}
 
 // The parts of several weights as the GEMMs of a pass read them.
 struct GroupParts {
@@ -162,9 +181,9 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
   return w;
 }
 
-std::int64_t block_rows(const std::vector<Part>& parts) {
+std::int64_t block_rows(const std::vector<Part>& parts, std::int64_t extent) {
   std::int64_t rows = 0;
-  for (const Part& p : parts) rows += divide_up(p.end - p.begin, kSquare);
+  for (const Part& p : parts) rows += divide_up(p.end - p.begin, extent);
   return rows;
 }
 
@@ -177,6 +196,10 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
                      const LinearPrecision& precision, Pass pass, const KnownScales& known) {
   Weight w{bias, precision_in(precision, pass), {}, parts, known};
   const Cast& cast = weight_cast(*precision.recipe, pass);
+  if (dtype::is_fp4(cast.format)) {
+    w.operands = packed_operands(ctx, codes, parts, pass);
+    return w;
+  }
   const bool blocks = codes.scales.rank == 2,
              folds = precision.recipe->single_copy && !blocks && pass == Pass::backward;
   std::int64_t first = 0;

@@ -371,17 +371,17 @@ void check_trainable(const ckpt::Checkpoint& checkpoint, std::vector<model::Para
     const ckpt::TensorMeta* meta = checkpoint.find(std::string(ckpt::kWeights) + p.name);
     if (meta == nullptr) continue;  // a new adapter
     p.stored = meta->dtype;
-    if (!trainable(p.stored) && (p.trainable || !is_fp8(p.stored)))
+    if (!trainable(p.stored) && (p.trainable || !is_coded(p.stored)))
       throw Error(checkpoint.path() + ": " + p.name + ": stored as " + std::string(dtype::name_of(p.stored)) +
                   ", which cannot be trained");
   }
   // Fused projections are one matrix of codes, or none.
   for (std::size_t i = 1; i < table.size(); ++i) {
     const model::Parameter &one = table[i - 1], &other = table[i];
-    if (one.unit == other.unit && one.slot == other.slot && is_fp8(one.stored) != is_fp8(other.stored))
+    if (one.unit == other.unit && one.slot == other.slot && is_coded(one.stored) != is_coded(other.stored))
       throw Error(
           checkpoint.path() + ": " + one.name + " and " + other.name +
-          ": one of them is stored as FP8 codes, the other is not; both have the same input, and need the same form");
+          ": one of them is stored as codes, the other is not; both have the same input, and need the same form");
   }
 }
 

@@ -133,6 +133,19 @@ AdapterValues initial_adapters(const std::optional<hf::AdapterFolder>& folder, s
   };
 }
 
+namespace {
+
+// The recipe that computes with stored codes of this granularity, and a text that says what the codes are.
+std::pair<std::string, std::string> recipe_of_codes(quant::Granularity scaling) {
+  using quant::Granularity;
+  if (scaling == Granularity::row) return {"rowwise", "FP8 codes with one scale for each row"};
+  if (scaling == Granularity::block128x128) return {"blockwise", "FP8 codes with scales for blocks of 128 x 128"};
+  if (scaling == Granularity::block16x16) return {"nvfp4", "FP4 codes"};
+  return {"tensorwise", "FP8 codes with one scale each"};
+}
+
+}  // namespace
+
 void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& checkpoint,
                           const std::vector<model::Parameter>& table) {
   using quant::Granularity;
@@ -143,14 +156,9 @@ void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& ch
     throw Error(checkpoint.path() +
                 ": holds FP8 codes with MX scales, which nothing computes with; dequantize it first: fp8-quantize " +
                 checkpoint.path() + " --dequantize -o model.h5");
-  const bool rows = *scaling == Granularity::row, blocks = *scaling == Granularity::block128x128;
-  const std::string recipe = rows     ? "rowwise"
-                             : blocks ? "blockwise"
-                                      : "tensorwise",
-                    form = rows     ? "one scale for each row"
-                           : blocks ? "scales for blocks of 128 x 128"
-                                    : "one scale each";
-  const std::string holds = ": " + checkpoint.path() + " holds FP8 codes with " + form + ", for which ";
+  const bool rows = *scaling == Granularity::row;
+  const auto [recipe, form] = recipe_of_codes(*scaling);
+  const std::string holds = ": " + checkpoint.path() + " holds " + form + ", for which ";
   if (precision.was_given("precision") && precision.precision != Precision::fp8)
     throw Error(cli::flag_name("precision") + ": " + std::string(name_of(precision.precision)) + holds + "it is fp8");
   if (precision.was_given("recipe") && (precision.recipe != recipe || !precision.linear_recipes.empty()))
@@ -161,7 +169,7 @@ void take_recipe_of_codes(PrecisionConfig& precision, const ckpt::Checkpoint& ch
   precision.recipe = recipe;
   precision.rowwise_single_copy = rows;
   // E5M2 gradients add 2 dB of noise to those of adapters.
-  if (!rows && !blocks && !precision.was_given("fp8-format")) precision.e4m3_gradients = true;
+  if (*scaling == Granularity::tensor && !precision.was_given("fp8-format")) precision.e4m3_gradients = true;
 }
 
 std::vector<std::string> fitting_recipes(const EvalConfig& config, const ckpt::Checkpoint& checkpoint,
@@ -175,15 +183,16 @@ std::vector<std::string> fitting_recipes(const EvalConfig& config, const ckpt::C
   std::string others;
   for (const std::string& name : config.recipes)
     if (name != of_codes.recipe) others += (others.empty() ? "" : ", ") + name;
-  notes.push_back(cli::flag_name("recipe") + " all: uses " + of_codes.recipe + " alone, to which the FP8 codes of " +
+  notes.push_back(cli::flag_name("recipe") + " all: uses " + of_codes.recipe + " alone, to which the codes of " +
                   checkpoint.path() + " belong; leaves out " + others);
   return {of_codes.recipe};
 }
 
 void check_codes_run(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
   for (const model::Parameter& p : table)
-    if (is_fp8(p.stored) && !(p.fp8 && p.gemms.forward && p.gemms.dgrad))
-      throw Error(checkpoint.path() + ": " + p.name + ": stored as FP8 codes, which need FP8 in forward and dgrad" +
+    if (is_coded(p.stored) && !(p.fp8 && p.gemms.forward && p.gemms.dgrad))
+      throw Error(checkpoint.path() + ": " + p.name +
+                  ": stored as codes, which need low precision in forward and dgrad" +
                   (p.fp8 ? "" : " (" + p.reason + ")"));
 }
 

@@ -254,8 +254,8 @@ std::string TensorDivision::refusal(std::int64_t tp) const {
     return e.what();
   }
   if (recipe == nullptr) return "";
-  if (const auto codes = straddling(local, *recipe, [](const auto& p) { return dtype::is_fp8(p.stored); }))
-    return codes->first + " is stored as FP8 codes, of which blocks of " + std::to_string(codes->second) +
+  if (const auto codes = straddling(local, *recipe, [](const auto& p) { return dtype::is_coded(p.stored); }))
+    return codes->first + " is stored as codes, of which blocks of " + std::to_string(codes->second) +
            " elements would be on several ranks";
   const auto fp4 = [&](const model::Parameter& p) {
     return p.fp8 && (p.recipe != nullptr ? *p.recipe : *recipe).fp4();

@@ -86,7 +86,7 @@ TEST(TensorParallel, StoredCodesOfABlockStayOnARank) {
   EXPECT_EQ(
       (Divided{.heads = 32, .intermediate = 512, .recipe = "blockwise", .codes = true, .slot = model::Slot::o}.refusal(
           4)),
-      "--tp 4: model.layers.0.self_attn.o_proj.weight is stored as FP8 codes, of which blocks of 128 elements "
+      "--tp 4: model.layers.0.self_attn.o_proj.weight is stored as codes, of which blocks of 128 elements "
       "would be on several ranks; --tp 2 fits");
 }
 

@@ -54,6 +54,7 @@ View WeightGatherer::weight(int unit, std::size_t slot, linear::Pass pass) const
   const Buffer& b = buffers_[index(unit)];
   View whole = (use_of(s, pass) == of_dgrad ? b.dgrad_codes : b.weight)[slot].rows(0, s.extent.rows);
   if (s.gathers_codes()) whole.dtype = DType::u8;
+  if (s.packed()) whole = tensor::make_view(whole.data, DType::u8, whole.device, {s.extent.rows, s.stored_cols()});
   return whole;
 }
 

@@ -135,7 +135,7 @@ linear::LinearPrecision Layout::precision_of(const model::Parameter& p) const {
 }
 
 WeightForm Layout::form_of(const SlotLayout& s) const {
-  if (!s.trainable && is_fp8(s.stored)) return WeightForm::stored_codes;
+  if (!s.trainable && is_coded(s.stored)) return WeightForm::stored_codes;
   const quant::Recipe* const recipe = s.fp8.recipe;
   if (recipe == nullptr || std::ranges::none_of(s.parts, &linear::Part::fp8)) return WeightForm::compute;
   const bool delayed = recipe->scale_rule == quant::ScaleRule::delayed;

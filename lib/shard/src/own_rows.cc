@@ -1,9 +1,10 @@
 // One block of memory for a slot and format, and the views of its parameters in it.
 #include "fp8/shard/own_rows.h"
 
+#include <algorithm>
+
 #include "fp8/base/round.h"
 #include "fp8/ops/norm.h"
-#include "square.h"
 
 namespace fp8::shard {
 
@@ -21,12 +22,18 @@ namespace {
 void allocate_factors(const Context& ctx, const SlotLayout& s, std::vector<ParameterShard>& shards) {
   std::int64_t rows = 0;
   for (const linear::Part& part : s.parts) rows += s.factor_rows(part);
-  const View all =
-      allocate_matrix(ctx, DType::f32, {rows, divide_up(s.extent.cols, kSquare)}, !s.block_factors(), "frozen weights");
+  const std::int64_t block = s.factor_block(), parts = std::ssize(s.parts);
+  const View all = allocate_matrix(ctx, s.packed() ? DType::e4m3 : DType::f32,
+                                   {rows, divide_up(s.extent.cols, std::max<std::int64_t>(1, block))}, block == 0,
+                                   "frozen weights"),
+             amaxes = s.packed() ? allocate(ctx, DType::f32, {parts}, "frozen weights") : View{};
   std::int64_t first = 0;
-  for (const linear::Part& part : s.parts) {
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const linear::Part& part = s.parts[static_cast<std::size_t>(i)];
     const std::int64_t last = first + s.factor_rows(part);
-    shards[static_cast<std::size_t>(part.number)].factors = all.rows(first, last);
+    ParameterShard& o = shards[static_cast<std::size_t>(part.number)];
+    o.factors = all.rows(first, last);
+    if (s.packed()) o.amax = amaxes.rows(i, i + 1);
     first = last;
   }
 }
@@ -34,7 +41,7 @@ void allocate_factors(const Context& ctx, const SlotLayout& s, std::vector<Param
 void allocate_slot(const Context& ctx, const StoreOptions& options, const SlotLayout& s,
                    std::vector<ParameterShard>& shards) {
   const auto matrix = [&](DType dtype, std::string_view category) {
-    return allocate_matrix(ctx, dtype, {s.own_rows, s.extent.cols}, s.vector, category);
+    return allocate_matrix(ctx, dtype, {s.own_rows, s.stored_cols()}, s.vector, category);
   };
   ParameterShard all;
   const bool trained = options.training && s.trainable;

@@ -3,7 +3,9 @@
 
 #include "fp8/base/round.h"
 #include "fp8/ckpt/tensor_meta.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fp4.h"
 #include "fp8/shard/store.h"
 #include "square.h"
 
@@ -27,10 +29,13 @@ void add_parameters(const std::vector<model::Parameter>& table, const ParameterS
     if (!weight && !p.trainable) continue;
     if (p.muon && prefix == ckpt::kMomentV) continue;
     StateTensor t{std::string(prefix) + p.name, p.whole_shape(), static_cast<int>(i), weight, {}, {}, {}};
+    const std::int64_t packed = weight && !p.trainable ? dtype::packed(p.stored) : 1;  // elements of a byte
+    t.shape.back() /= packed;
     if (store != nullptr) {
       const ParameterShard& o = store->shards()[i];
       t.rows = {p.first_row() + o.rows.begin, p.first_row() + o.rows.end};
-      if (p.cols() != (t.shape.size() > 1 ? t.shape.back() : 1)) t.columns = {p.first_col(), p.first_col() + p.cols()};
+      if (p.cols() / packed != (t.shape.size() > 1 ? t.shape.back() : 1))
+        t.columns = {p.first_col() / packed, (p.first_col() + p.cols()) / packed};
       t.saved =
           store->layout().owns(p) ? share_of(t.rows, p.copies, store->mesh()) : RowRange{t.rows.begin, t.rows.begin};
       t.values = o.*values;
@@ -50,7 +55,7 @@ void add_whole(const comm::Communicator& group, StateTensor t, std::vector<State
 // shape of the whole along the other dimension.
 void add_divided(const ParameterStore& store, const model::Parameter& p, StateTensor t,
                  std::vector<StateTensor>& tensors) {
-  const std::int64_t block = t.shape.size() > 1 ? kSquare : 1;
+  const std::int64_t block = t.shape.size() == 1 ? 1 : dtype::is_fp4(p.stored) ? quant::kFp4Block : kSquare;
   const auto axis = static_cast<std::size_t>(p.tensor_parallel_axis);
   const std::int64_t first = (axis == 0 ? p.first_row() : p.first_col()) / block;
   const RowRange own{first, first + t.shape[axis]};
@@ -74,6 +79,9 @@ void add_factors(const ParameterStore& store, std::vector<StateTensor>& tensors)
       add_whole(store.mesh().of_stage(), std::move(t), tensors);
     else
       add_divided(store, p, std::move(t), tensors);
+    if (!o.amax.empty())
+      add_whole(store.mesh().of_stage(), {std::string(ckpt::kGlobals) + p.name, {1}, o.number, true, {}, {}, o.amax},
+                tensors);
   }
 }
 

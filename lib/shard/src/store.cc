@@ -247,12 +247,18 @@ linear::Weight ParameterStore::prepare_linear(const Context& ctx, const SlotLayo
   if (!s.gathers_codes()) return linear::prepare(ctx, whole.weight, whole.bias, parts, fp8, pass, known);
   if (s.form == WeightForm::stored_codes) {
     linear::Codes codes{whole.weight, {}, {}, {}};
-    codes.inverse_scales = own_.of(parts.front().number).factors;  // those of all parts follow
-    codes.inverse_scales.shape[0] = 0;
-    for (const linear::Part& part : parts) codes.inverse_scales.shape[0] += s.factor_rows(part);
-    codes.scales = quant::reciprocals(ctx, codes.inverse_scales);
-    if (codes.inverse_scales.rank == 2)
-      codes.scales = codes.scales.reshaped({codes.inverse_scales.shape[0], codes.inverse_scales.shape[1]});
+    View factors = own_.of(parts.front().number).factors;  // those of all parts follow
+    factors.shape[0] = 0;
+    for (const linear::Part& part : parts) factors.shape[0] += s.factor_rows(part);
+    if (s.packed()) {
+      codes.scales = factors;
+      codes.inverse_scales = own_.of(parts.front().number).amax;
+      codes.inverse_scales.shape[0] = std::ssize(parts);
+    } else {
+      codes.inverse_scales = factors;
+      codes.scales = quant::reciprocals(ctx, factors);
+      if (factors.rank == 2) codes.scales = codes.scales.reshaped({factors.shape[0], factors.shape[1]});
+    }
     if (observed(fp8, pass) && ctx.device == device::DeviceType::host) codes.source = dequantized(ctx, s, l, codes);
     return linear::prepare_codes(ctx, codes, whole.bias, parts, fp8, pass);
   }

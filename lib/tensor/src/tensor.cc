@@ -22,7 +22,7 @@ bool fits(DType t) {
   if constexpr (std::is_same_v<T, double>) return t == DType::f64;
   if constexpr (std::is_same_v<T, Bf16>) return t == DType::bf16;
   if constexpr (std::is_same_v<T, std::uint8_t>) {
-    return t == DType::u8 || is_fp8(t) || t == DType::e8m0;
+    return t == DType::u8 || is_coded(t) || t == DType::e8m0;
   }
   if constexpr (std::is_same_v<T, std::uint16_t>) return t == DType::u16 || t == DType::f16;
   if constexpr (std::is_same_v<T, std::uint32_t>) return t == DType::u32;

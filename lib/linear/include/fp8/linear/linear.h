@@ -103,19 +103,20 @@ struct Weight {
   std::vector<Adapter> adapters{};  ///< adapters in row order, at most one for each part
 };
 
-/// FP8 codes of a weight for one pass, as gathered by an FP8 all-gather, or as a checkpoint stores them.
+/// Codes of a weight for one pass, as gathered by an FP8 all-gather, or as a checkpoint stores them.
 struct Codes {
-  View bytes;           ///< u8 [N, K]
-  View scales;          ///< f32, of all parts one after the other: scale_count() of each, or blocks of 128 x 128
-  View inverse_scales;  ///< their reciprocals
+  View bytes;           ///< u8 [N, K]; [N, K / 2] of packed FP4
+  View scales;          ///< f32, of all parts one after the other: scale_count() of each, or blocks of 128 x 128; of FP4
+                        ///< e4m3 codes of blocks of 16 x 16
+  View inverse_scales;  ///< their reciprocals; of FP4 the amaxes, f32 [number of parts]
   View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
   /// Codes of blocks are multiplied by their inverse scales where prepare() would do so.
   bool fold = false;
 };
 
-/// Rows of the scales of blocks of 128 x 128 of a weight with these parts, each of which has blocks of its own:
-/// f32 [rows, ceil(K/128)].
-std::int64_t block_rows(const std::vector<Part>& parts);
+/// Rows of the scales of square blocks of `extent` of a weight with these parts, each of which has blocks of its own:
+/// [rows, ceil(K / extent)].
+std::int64_t block_rows(const std::vector<Part>& parts, std::int64_t extent);
 
 /// The pass for which a weight is prepared: GEMM forward, forward again for backward, or GEMM dgrad.
 enum class Pass : std::uint8_t { forward, recompute, backward };
@@ -130,8 +131,8 @@ Weight prepare(const Context& ctx, const View& matrix, const View& bias, const s
 /// row.
 std::int64_t scale_count(const quant::Recipe& recipe, Pass pass, std::int64_t rows, std::int64_t columns);
 
-/// Prepares a weight from FP8 codes. Every part is FP8 with scale_count() scales or, if the scales have two dimensions,
-/// one for each block of 128 x 128, which serves both GEMMs.
+/// Prepares a weight from codes. Every part is FP8 with scale_count() scales or, if the scales have two dimensions,
+/// one for each block of 128 x 128, or of 16 x 16 of FP4, which serves both GEMMs.
 Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, const std::vector<Part>& parts,
                      const LinearPrecision& precision, Pass pass, const KnownScales& known = {});
 

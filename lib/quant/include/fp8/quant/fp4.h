@@ -39,6 +39,13 @@ void cast_to_fp4(const Context& ctx, const View& x, const Fp4Cast& cast, const V
 ///   out  f32, contiguous, of the shape of its scales
 void fp4_multipliers(const Context& ctx, const View& x, const Fp4Cast& cast, const View& out);
 
+/// Packed codes of a file as the operand of a GEMM that contracts `contract`; memory from the arena.
+///   codes   [rows, cols / 2], a byte each, contiguous: the even element in the low four bits
+///   scales  [ceil(rows / 16), cols / 16], contiguous E4M3 codes of blocks of 16 x 16
+///   amax    f32 [1], to which the result refers
+Quantized from_packed(const Context& ctx, const View& codes, const View& scales, const View& amax,
+                      ContractionAxis contract);
+
 /// The shape of the block scales of a matrix of rows x cols.
 std::array<std::int64_t, 2> fp4_scales(std::int64_t rows, std::int64_t cols, ContractionAxis contract, bool square);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8/comm/mesh.h"
+#include "fp8/dtype/e2m1.h"
 #include "fp8/model/parameters.h"
 #include "fp8/model/stages.h"
 #include "fp8/shard/options.h"
@@ -80,11 +81,19 @@ struct SlotLayout {
   bool delayed() const { return form == WeightForm::delayed || form == WeightForm::delayed_codes; }
   /// Whether its parts have scales that are kept from step to step.
   bool scaled() const { return delayed() || form == WeightForm::gathered_codes; }
-  /// Whether its factors are of blocks of 128 x 128; otherwise they are of rows or of parts.
-  bool block_factors() const { return fp8.recipe->forward.w.granularity == quant::Granularity::block128x128; }
+  /// Whether its shards are packed FP4 codes.
+  bool packed() const { return form == WeightForm::stored_codes && dtype::is_fp4(stored); }
+  /// Columns of its shards: those of the matrix, or bytes of packed codes.
+  std::int64_t stored_cols() const { return packed() ? extent.cols / dtype::packed(stored) : extent.cols; }
+  /// Extent of the square blocks of its factors; 0 if these are of rows or of parts.
+  std::int64_t factor_block() const {
+    const quant::BlockExtent block = quant::block_extent(fp8.recipe->forward.w.granularity);
+    return block.across == block.along ? block.across : 0;
+  }
   /// Rows of the factors of a part.
   std::int64_t factor_rows(const linear::Part& p) const {
-    return block_factors() ? linear::block_rows({p}) : fp8.recipe->single_copy ? p.end - p.begin : 1;
+    if (factor_block() > 0) return linear::block_rows({p}, factor_block());
+    return fp8.recipe->single_copy ? p.end - p.begin : 1;
   }
   /// The rows of a parameter in the whole matrix.
   View rows_of(const View& whole, const model::Parameter& p) const {

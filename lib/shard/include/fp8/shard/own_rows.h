@@ -11,7 +11,8 @@ namespace fp8::shard {
 
 using device::Context;
 
-/// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]).
+/// One rank's shard of one parameter. Views are [own rows, cols] (vectors: [own rows]; packed codes: [own rows, cols /
+/// 2]).
 struct ParameterShard {
   int number = 0;         ///< number in the parameter table
   RowRange rows{};        ///< rows of the block of Parameter::shape
@@ -20,7 +21,8 @@ struct ParameterShard {
   View gradient{};        ///< f32; empty unless training and trainable
   View compute_weight{};  ///< weight in the compute format: the master itself if that has it; empty with FP8 all-gather
   View codes{};           ///< u8; empty without FP8 all-gather; the master itself if that is stored as codes
-  View factors{};     ///< f32, of the whole parameter: factors of stored codes, in the shape of the file; else empty
+  View factors{};     ///< f32, of FP4 e4m3, of the whole parameter: factors of stored codes, in the shape of the file
+  View amax{};        ///< f32 [1] of the whole parameter, for stored FP4 codes; else empty
   View row_scales{};  ///< f32 [own rows] of codes with a scale for each row; else empty
 };
 
