@@ -142,7 +142,7 @@ TEST(Convert, ErrorsNameTheFormat) {
   std::vector<Bf16> bf16(3);
   std::vector<std::uint8_t> codes(2);
   EXPECT_EQ(error_of([&] { convert(std::span<const float>(floats), bf16); }), "convert: 2 elements into 3");
-  EXPECT_EQ(error_of([&] { decode_fp8(DType::bf16, codes, bf16); }), "bfloat16: not an FP8 format");
+  EXPECT_EQ(error_of([&] { decode_fp8(DType::bf16, codes, std::span(bf16).first(2)); }), "bfloat16: not an FP8 format");
   EXPECT_EQ(error_of([&] { to_floats(DType::i64, codes.data(), floats); }), "int64: not a floating-point format");
   EXPECT_EQ(error_of([&] { from_floats(floats, DType::e4m3, codes.data()); }),
             "float8_e4m3fn: floats are stored as float32 or bfloat16");
