@@ -25,7 +25,7 @@ fp8-quantize model.h5 -o tensor.h5 --scaling tensor >table 2>err
 fp8-quantize model.h5 -o fp4.h5 --scaling nvfp4 >table 2>err
 says "codes per row are kept in compressed-tensors" '^ *14 +float8_e4m3fn +codes kept' fp8-export row.h5 -o r --format compressed-tensors
 says "codes per tensor are kept in blocks" '^ *14 +float8_e4m3fn +codes kept' fp8-export tensor.h5 -o b --format fp8 --any-server
-says "FP4 codes are kept in nvfp4" '^ *14 +uint8 +codes kept' fp8-export fp4.h5 -o four --format nvfp4 --any-server
+says "FP4 codes are kept in nvfp4" '^ *14 +uint8 +codes kept' fp8-export fp4.h5 -o four --format nvfp4
 says "FP4 codes do not fit blocks" 'fp8-export: fp4.h5: /weights/.*: FP4 codes \(use --format nvfp4\)$' fp8-export fp4.h5 -o x --format fp8
 says "FP8 codes do not fit nvfp4" 'row.h5: /weights/.*: FP8 codes, not those of FP4; dequantize it first: fp8-quantize row.h5 --dequantize' \
   fp8-export row.h5 -o x --format nvfp4

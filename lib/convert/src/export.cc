@@ -436,7 +436,7 @@ std::vector<std::vector<Entry*>> fused_linears(std::vector<Entry>& entries) {
   return fused;
 }
 
-// Gives linears that servers compute as one the same amax. Those of codes that are kept stay, and are warned of where
+// Gives linears that servers compute as one the same amax. Those of codes that are kept stay, and are noted where
 // they differ: vLLM and SGLang take the largest scale of the tensors for all of them.
 void share_amaxes(const OpenModel& model, std::vector<Entry>& entries, ExportReport& report) {
   std::vector<const model::Parameter*> differ;
@@ -455,10 +455,10 @@ void share_amaxes(const OpenModel& model, std::vector<Entry>& entries, ExportRep
     }
   }
   if (differ.empty()) return;
-  report.warnings.push_back(text_of(differ, false) +
-                            " have codes under different scales of the tensor; vLLM and SGLang compute them as one "
-                            "matrix under one of these, and read other values; an export of the model that was "
-                            "quantized gives them one scale");
+  report.notes.push_back(text_of(differ, false) +
+                         " have codes under different scales of the tensor; vLLM and SGLang compute them as one matrix "
+                         "under one of these, and read other values; an export of the model that was quantized gives "
+                         "them one scale");
 }
 
 // Linears that servers compute as one must have one precision.
