@@ -79,9 +79,9 @@ template <class T, class Grid>
 __global__ void groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales, std::uint8_t* codes) {
   const OwnGroup own(groups);
   if (!own.any()) return;
-  cast_tile<Grid, T, false>(own.of(x), PatchPlace(own.first_row),
-                            Target{{codes + own.row * x.cols, x.cols}, scales + own.group, {}},
-                            Target{{nullptr, 0}, nullptr, {}}, false, nullptr, nullptr);
+  cast_tile<Grid, false>(own.of(x), PatchPlace(own.first_row),
+                         Target{{codes + own.row * x.cols, x.cols}, scales + own.group, {}},
+                         Target{{nullptr, 0}, nullptr, {}}, GivenScales{}, false, nullptr, nullptr);
 }
 
 template <class Code>
