@@ -40,14 +40,14 @@ struct Results {
 };
 
 // Delayed scales of x and of two parts of dy and of the weight, of which those of every second group of rows are not
-// known yet.
-linear::KnownScales known_of(const View& slots, std::int64_t group) {
+// known yet. Scales of x, of weights and of dy follow each other, as shard::ScaleNumbers has them.
+linear::KnownScales known_of(const View& slots, std::int64_t group, std::int64_t groups) {
   const auto slot = [&](std::int64_t i, bool own_amax) {
     return quant::KnownScale{slots.rows(i, i + 1), slots.rows(i, i + 1), {}, own_amax};
   };
-  const std::int64_t at = 5 * group;
+  const std::int64_t w = groups + 2 * group, dy = 3 * groups + 2 * group;
   const bool own = group % 2 == 1;
-  return {slot(at, own), {slot(at + 1, false), slot(at + 2, false)}, {slot(at + 3, own), slot(at + 4, own)}};
+  return {slot(group, own), {slot(w, false), slot(w + 1, false)}, {slot(dy, own), slot(dy + 1, own)}};
 }
 
 Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vector<std::int64_t>& first = kFirst) {
@@ -68,7 +68,7 @@ Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vec
   std::fill_n(ones.as<float>(), 5 * groups, 1.0f);
   const View slots = there(ones);
   for (std::int64_t g = 0; g < groups && recipe.scale_rule == quant::ScaleRule::delayed; ++g)
-    of_groups[static_cast<std::size_t>(g)].known = known_of(slots, g);
+    of_groups[static_cast<std::size_t>(g)].known = known_of(slots, g, groups);
   const auto prepared = [&](linear::Pass pass) {
     return linear::prepare_groups(ctx, w, of_groups, {&recipe, {.power_of_2 = recipe.power_of_2}}, pass);
   };

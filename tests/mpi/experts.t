@@ -39,7 +39,7 @@ same_step "nor weights, moments and histories" run.rows1/step-00000004 run.rows8
 planned() { grep -o '"memory_plan":.*' $1 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
 [ "$(planned rows1 activations)" -lt "$(planned rows8 activations)" ]
 result $? "they take less memory"
-[ "$(planned rows1 'gathered weights')" -gt "$(planned rows8 'gathered weights')" ]
+[ "$(planned rows1 'fp8 codes')" -gt "$(planned rows8 'fp8 codes')" ]
 result $? "weights for repeated GEMMs are planned only where rows can need several passes"
 is "records have the most passes of a layer" "$(field expert_passes rows1 | sort -u) $(field expert_passes rows8 | sort -u)" "2 1"
 counts() { for f in fp8_flop_share fp8_flop_share_total fp8_gemms bf16_gemms; do field $f "$1"; done; }
