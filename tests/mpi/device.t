@@ -40,7 +40,7 @@ long: last x --precision fp8 --recipe tensorwise
 first m --precision fp8 --recipe blockwise
 last m --precision fp8 --recipe mxfp8
 3 m --precision fp8 --recipe delayed
-last m --precision fp8 --recipe tensorwise --optimizer muon
+last m --precision fp8 --recipe tensorwise --optimizer muon --update-rms-every 1
 END
 
 # --- a library that has no kernels with row scales, and one that refuses calls of those that it has
@@ -138,7 +138,7 @@ long: 4 m --precision fp8 --recipe current --tp 4
 2 m --precision fp8 --recipe delayed --pp 2 --grad-accumulation 2
 long: 2 x --precision fp8 --recipe delayed --ep 2
 4 x --precision fp8 --recipe tensorwise --ep 2 --dp-replicate 2 --reduce-dtype bf16
-2 m --precision bf16 --zero 3 --optimizer muon
+2 m --precision bf16 --zero 3 --optimizer muon --update-rms-every 2
 END
 is "a slow rank is recorded on CPUs only" "$(grep -c '"slowest_rank":' cpu) $(grep -c '"slowest' first)" "2 0"
 # --- GPUs with different memory: ranks that divide the vocabulary exchange sums of each block of logits, so they have blocks of the same size

@@ -53,6 +53,8 @@ std::vector<std::string> metrics() {
           "expert_load_max",
           "expert_idle",
           "expert_passes",
+          "update_rms_linear",
+          "update_rms_embedding",
           "gaps"};
 }
 

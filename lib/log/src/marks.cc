@@ -16,13 +16,13 @@ namespace {
 constexpr std::array<std::string_view, 4> kNotMarked = {"precision", "recipe", "until-step", "version"};
 
 // Settings that only save, log, evaluate or speed up: they are named after the others.
-constexpr std::array<std::string_view, 21> kLater = {
-    "async-save",   "device",        "dp-replicate",  "dp-shard",
-    "eval-batches", "eval-data",     "eval-every",    "grad-accumulation",
-    "batch-size",   "keep",          "log-every",     "milestone-every",
-    "paranoid",     "profile",       "recompute",     "reshard-after-forward",
-    "sample-every", "sample-prompt", "sample-tokens", "save-every",
-    "zero"};
+constexpr std::array<std::string_view, 22> kLater = {
+    "async-save",       "device",        "dp-replicate",  "dp-shard",
+    "eval-batches",     "eval-data",     "eval-every",    "grad-accumulation",
+    "batch-size",       "keep",          "log-every",     "milestone-every",
+    "paranoid",         "profile",       "recompute",     "reshard-after-forward",
+    "sample-every",     "sample-prompt", "sample-tokens", "save-every",
+    "update-rms-every", "zero"};
 
 std::string value_text(const json::Value& value) {
   constexpr std::size_t kMost = 20;

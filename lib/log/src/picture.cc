@@ -26,7 +26,7 @@ std::string axis_label(const std::string& metric) {
     std::string_view metric;
     std::string_view text;
   };
-  constexpr std::array<Label, 17> kLabels = {{{"loss", "loss (nats per token)"},
+  constexpr std::array<Label, 19> kLabels = {{{"loss", "loss (nats per token)"},
                                               {"eval_loss", "evaluation loss (nats per token)"},
                                               {"grad_norm", "gradient norm before clipping"},
                                               {"lr", "learning rate"},
@@ -42,7 +42,9 @@ std::string axis_label(const std::string& metric) {
                                               {"z_loss", "mean square of the routers' log-sum, sum over layers"},
                                               {"expert_load_max", "largest over mean load of an expert"},
                                               {"expert_idle", "experts without rows, of all layers"},
-                                              {"expert_passes", "passes of a layer of experts"}}};
+                                              {"expert_passes", "passes of a layer of experts"},
+                                              {"update_rms_linear", "root mean square of updates, linears of layers"},
+                                              {"update_rms_embedding", "root mean square of updates, embedding"}}};
   const auto* at = std::find_if(kLabels.begin(), kLabels.end(), [&](const Label& l) { return l.metric == metric; });
   return at == kLabels.end() ? metric : std::string(at->text);
 }

@@ -179,6 +179,17 @@ void orthogonalize(const Context& ctx, gemm::Engine& engine, const View& x) {
   }
 }
 
+void add_squared_change(const Context& ctx, const View& before, const View& after, double* total) {
+  const device::Scope scope(*ctx.arena);
+  View now = after;
+  if (after.dtype != DType::f32) {
+    now = tensor::allocate(ctx, DType::f32, {after.size()}, "squared change");
+    ops::copy(ctx, after, now);
+  }
+  combine(ctx, {before, -1, now, 1, before});
+  add_squares(ctx, before, total);
+}
+
 void muon(const Context& ctx, const MuonBlock& block, const Settings& settings, const Scalars& scalars) {
   const std::int64_t n = block.master.size();
   check(ctx, block.master, n, "master");

@@ -165,6 +165,7 @@ void add_training(const RunConfig& c, shard::ModelSpec& spec) {
   if (c.optimizer.algorithm == optim::Algorithm::muon) model::assign_muon(spec.table);
   spec.snapshot = c.async_save;
   spec.gathers_gradients = !c.gradients.empty();
+  spec.measures_updates = c.update_rms_every > 0;
   spec.store.master = c.master;
   spec.store.moments = c.moments;
   spec.store.reduce = c.reduce;

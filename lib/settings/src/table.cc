@@ -512,6 +512,9 @@ void add_watching(Rows& rows) {
        whole("tensor-stats-every", "0", 0,
              "steps between statistics of FP8 operands, which are written to tensors.jsonl; 0: none", &R::stats_every)
            .acts_under(under_all),
+       whole("update-rms-every", "0", 0,
+             "steps between those whose records have the size of the update, by kind of parameter; 0: none",
+             &R::update_rms_every),
        file("gradients", "FILE",
             "safetensors file for the gradient of each parameter in the first step of this start, before clipping",
             &R::gradients),

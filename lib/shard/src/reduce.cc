@@ -8,6 +8,7 @@
 #include "fp8/ops/norm.h"
 #include "fp8/optim/adamw.h"
 #include "groups.h"
+#include "model_sums.h"
 #include "pending.h"
 #include "view_bytes.h"
 
@@ -245,14 +246,7 @@ void GradientReducer::add_squares(const Context& ctx, double* total) const {
     if (const model::Parameter& p = layout_.parameter(o.number);
         !o.gradient.empty() && o.rows.count() > 0 && layout_.first_of_copies(p) && layout_.owns(p))
       optim::add_squares(ctx, o.gradient, ctx.dry ? nullptr : &squares[static_cast<std::size_t>(o.number)]);
-  {
-    const device::Timer timer(ctx, comm::exchange_span("all-reduce", device::ExchangeKind::all_reduce, mesh_.model(),
-                                                       tensor::bytes_of(squares_)));
-    if (!ctx.dry) {
-      mesh_.traffic().add_all_reduce(comm::Along::several, mesh_.model(), squares_.dtype, squares_.size());
-      mesh_.model().sum_here(squares);
-    }
-  }
+  sum_over_model(ctx, mesh_, squares_);
   optim::add_in_order(ctx, squares, total);
 }
 

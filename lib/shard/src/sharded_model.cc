@@ -150,7 +150,9 @@ MemoryPlan plan_steps(const Context& at, const comm::Mesh& mesh, const ModelSpec
                      }});
     if (!spec.store.updates) return;
     const optim::Gate gate;
-    dry.store.update(ctx, dry.engine, {}, {.gate = &gate});
+    const device::Scope scope(*ctx.arena);
+    dry.store.update(ctx, dry.engine, {}, {.gate = &gate},
+                     spec.measures_updates ? dry.store.allocate_changes(ctx) : View{});
   };
   if (dry.experts) dry.experts->begin({1, 1, 1, nullptr});
   if (spec.gathers_gradients) dry.store.gradients().visit(ctx, {});

@@ -12,6 +12,7 @@
 #include "fp8/quant/fold.h"
 #include "fp8/quant/groups.h"
 #include "fp8/quant/scale.h"
+#include "model_sums.h"
 #include "view_bytes.h"
 
 namespace fp8::shard {
@@ -331,30 +332,58 @@ ParameterStore::Written ParameterStore::written_by_update(const ParameterShard& 
   return w;
 }
 
+View ParameterStore::allocate_changes(const Context& ctx) const {
+  return tensor::allocate(ctx, DType::f64, {std::ssize(layout_.table())}, "changes of weights");
+}
+
+// The master of the own rows before an update, if its change is measured here; else empty.
+View ParameterStore::before_update(const Context& ctx, const ParameterShard& o, const View& changes) const {
+  const model::Parameter& p = layout_.parameter(o.number);
+  if (changes.rank == 0 || !layout_.first_of_copies(p) || !layout_.owns(p)) return {};
+  const View before = tensor::allocate(ctx, DType::f32, {o.master.size()}, "changes of weights");
+  ops::copy(ctx, o.master, before);
+  return before;
+}
+
+void ParameterStore::add_change(const Context& ctx, const ParameterShard& o, const View& before,
+                                const View& changes) const {
+  if (before.rank > 0)
+    optim::add_squared_change(ctx, before, o.master.reshaped({o.master.size()}),
+                              ctx.dry ? nullptr : changes.as<double>() + o.number);
+}
+
 void ParameterStore::update(const Context& ctx, gemm::Engine& engine, const optim::Settings& settings,
-                            const optim::Scalars& scalars) {
+                            const optim::Scalars& scalars, const View& changes) {
   scales_.renew_delayed(ctx, &scalars.gate->skip);
   if (!layout_.frozen()) scales_.clear_current(ctx);
+  if (changes.rank > 0) ops::zero(ctx, changes);
   for (const ParameterShard& o : own_.parameters) {
     const model::Parameter& p = layout_.parameter(o.number);
     if (o.rows.count() == 0 || !p.trainable) continue;
     if (p.muon) continue;
+    const device::Scope scope(*ctx.arena);
+    const View before = before_update(ctx, o, changes);
     const Written w = written_by_update(o);
     optim::adamw(ctx,
                  {o.master, o.gradient, o.m, o.v, w.compute_weight, w.amax, p.decay || settings.decay_all,
                   static_cast<std::uint32_t>(o.number), element_of(p, o.rows.begin)},
                  settings, scalars);
+    add_change(ctx, o, before, changes);
     if (w.measured) scales_.measure(ctx, o.number);
   }
   muon_.compute(ctx, engine, scalars, [&](const ParameterShard& o, const View& direction) {
     const model::Parameter& p = layout_.parameter(o.number);
+    const device::Scope scope(*ctx.arena);
+    const View before = before_update(ctx, o, changes);
     const Written w = written_by_update(o);
     optim::muon(ctx,
                 {o.master, direction, w.compute_weight, w.amax, p.whole_shape().front(), p.whole_shape().back(),
                  p.decay, static_cast<std::uint32_t>(o.number), element_of(p, o.rows.begin)},
                 settings, scalars);
+    add_change(ctx, o, before, changes);
     if (w.measured) scales_.measure(ctx, o.number);
   });
+  if (changes.rank > 0) sum_over_model(ctx, mesh_, changes);
   gather_.discard(false);
   if (!layout_.frozen()) cast_codes(ctx);  // otherwise adapters have changed, and weights with scales have not
 }

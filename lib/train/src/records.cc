@@ -38,6 +38,10 @@ json::Value accumulate_proven(const settings::PrecisionConfig& p) {
   });
 }
 
+std::string optimizer_of(const optim::Settings& optimizer) {
+  return optimizer.algorithm == optim::Algorithm::muon ? "muon" : "adamw";
+}
+
 // The attention that runs: "cpu", "plain", or the library of the fused kernels.
 std::string attention_of(const settings::PrecisionConfig& p, device::DeviceType device) {
   if (device == device::DeviceType::host) return "cpu";
@@ -116,6 +120,13 @@ void add_routing(const settings::RunConfig& config, const shard::RoutingResult& 
   if (config.ep > 1) record.set("expert_passes", r.passes);
 }
 
+// The sizes of the update, if they were measured.
+void add_update_rms(const StepResult& r, json::Object& record) {
+  constexpr std::array<const char*, kRoles> kNames{"embedding", "norm", "bias", "linear", "head", "adapter", "router"};
+  for (std::size_t role = 0; role < kNames.size(); ++role)
+    if (r.update_rms[role]) record.set("update_rms_" + std::string(kNames[role]), *r.update_rms[role]);
+}
+
 }  // namespace
 
 bool emulated(const settings::PrecisionConfig& p, device::DeviceType device) {
@@ -174,6 +185,7 @@ json::Value run_record(const RunSetup& s, const json::Value& memory_plan, const 
                                      {"emulated", emulated(config.precision, work.type())},
                                      {"accumulate", accumulate_of(config.precision, work.type())},
                                      {"accumulate_proven", accumulate_proven(config.precision)},
+                                     {"optimizer", optimizer_of(config.optimizer)},
                                      {"attention", attention_of(config.precision, work.type())},
                                      {"deterministic", deterministic(config.precision, work.type())},
                                      {"device", work.name()},
@@ -217,6 +229,7 @@ json::Value step_record(const settings::RunConfig& config, device::DeviceType de
                                 {"skipped", r.skipped}});
   add_fp4(config.precision, r.gemms, v.as_object());
   add_sent(r.sent, v.as_object());
+  add_update_rms(r, v.as_object());
   if (r.routing) add_routing(config, *r.routing, v.as_object());
   if (r.replayed) v.as_object().set("replayed", true);
   if (r.calibrated) v.as_object().set("calibrated", true);

@@ -110,7 +110,8 @@ Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTo
   return c;
 }
 
-void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr) {
+void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr,
+            const View& changes) {
   const Context& ctx = env.model.ctx;
   StepScalars* const scalars = scalars_in(env.scalars);
   {
@@ -121,7 +122,7 @@ void update(StepEnvironment& env, const optim::Settings& optimizer, double clip,
   }
   optim::set_gate(ctx, &scalars->loss, &scalars->square_sum, clip, &scalars->gate);
   env.model.store.update(ctx, env.model.engine, optimizer,
-                         optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate));
+                         optim::scalars_of(optimizer, updates + 1, lr, env.seed, &scalars->gate), changes);
 }
 
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace) {
@@ -155,6 +156,36 @@ std::optional<double> measured_bubble(const StepEnvironment& env, const shard::P
   env.host_comm.all_reduce(std::span<double>(&busy, 1), comm::Reduce::sum);
   env.host_comm.all_reduce(std::span<double>(&total, 1), comm::Reduce::max);
   return 1 - busy / (total * env.host_comm.size());
+}
+
+// StepResult::update_rms from the sums of squares of an update.
+auto rms_by_role(const StepEnvironment& env, const View& changes) {
+  const std::vector<model::Parameter>& table = env.model.store.table();
+  std::vector<double> squares(table.size());
+  device::copy_bytes(env.model.ctx, squares.data(), device::DeviceType::host, changes.data, env.model.ctx.device,
+                     changes.bytes());
+  std::array<double, kRoles> sums{}, elements{};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (!table[i].trainable) continue;
+    const auto role = static_cast<std::size_t>(table[i].role);
+    double n = 1;
+    for (const std::int64_t extent : table[i].whole_shape()) n *= static_cast<double>(extent);
+    sums[role] += squares[i];
+    elements[role] += n;
+  }
+  decltype(StepResult::update_rms) rms;
+  for (std::size_t role = 0; role < rms.size(); ++role)
+    if (elements[role] > 0) rms[role] = std::sqrt(sums[role] / elements[role]);
+  return rms;
+}
+
+// The update of a step, which is measured if the configuration says so. Collective.
+void update_measured(StepEnvironment& env, const settings::RunConfig& c, const Position& position, StepResult& r) {
+  const device::Scope scope(*env.model.ctx.arena);
+  const bool measured = c.update_rms_every > 0 && (position.step + 1) % c.update_rms_every == 0;
+  const View changes = measured ? env.model.store.allocate_changes(env.model.ctx) : View{};
+  update(env, c.optimizer, c.clip, position.updates, r.lr, changes);
+  if (measured) r.update_rms = rms_by_role(env, changes);
 }
 
 }  // namespace
@@ -302,7 +333,7 @@ StepResult run_step(StepEnvironment& env, const settings::RunConfig& c, const da
                     compute(env, batches, totals, true));
     env.model.store.scales().record_amaxes(recorded);
   }
-  update(env, c.optimizer, c.clip, position.updates, r.lr);
+  update_measured(env, c, position, r);
   if (r.replayed) check_replicas(env, position.step + 1);
   const StepScalars scalars = read_scalars(env);
   r.loss = scalars.loss / static_cast<double>(totals.targets);

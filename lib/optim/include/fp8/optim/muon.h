@@ -53,4 +53,8 @@ struct MuonBlock {
 /// views of different sizes, unsupported types or different devices.
 void muon(const Context& ctx, const MuonBlock& block, const Settings& settings, const Scalars& scalars);
 
+/// Adds to *total, f64 on the context's device, the sum of the squares of after - before. `before` f32, overwritten;
+/// `after` f32 or bf16; contiguous, of one size. The sum has one order for each size. Scratch from the arena for bf16.
+void add_squared_change(const Context& ctx, const View& before, const View& after, double* total);
+
 }  // namespace fp8::optim

@@ -156,14 +156,15 @@ struct RunConfig : Config {
   std::int64_t sample_every = 0;                           ///< steps between samples of text; 0: none
   std::optional<std::string> sample_prompt;                ///< text that samples continue
   std::int64_t sample_tokens = 64;                         ///< most new tokens of a sample
-  std::int64_t stats_every = 0;    ///< steps between those with records in tensors.jsonl; 0: none
-  std::int64_t eval_batches = 0;   ///< batches per rank and evaluation; 0: the whole file
-  std::int64_t profile_first = 0;  ///< first step to profile, from 1
-  std::int64_t profile_last = 0;   ///< last step to profile; 0: none
-  bool dry_run = false;            ///< check and plan only
-  std::string tool_version;        ///< for provenance
-  std::string command;             ///< for provenance
-  json::Value flags;               ///< resolved flags, for the first record
+  std::int64_t update_rms_every = 0;  ///< steps between those whose records have the size of the update; 0: none
+  std::int64_t stats_every = 0;       ///< steps between those with records in tensors.jsonl; 0: none
+  std::int64_t eval_batches = 0;      ///< batches per rank and evaluation; 0: the whole file
+  std::int64_t profile_first = 0;     ///< first step to profile, from 1
+  std::int64_t profile_last = 0;      ///< last step to profile; 0: none
+  bool dry_run = false;               ///< check and plan only
+  std::string tool_version;           ///< for provenance
+  std::string command;                ///< for provenance
+  json::Value flags;                  ///< resolved flags, for the first record
 };
 
 /// Recipes that a tool computes one after the other.

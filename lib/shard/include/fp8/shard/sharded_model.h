@@ -28,6 +28,7 @@ struct ModelSpec {
   int micro_batches = 1;                ///< micro-batches of a step on each rank
   bool snapshot = false;                ///< whether the model has a Snapshot
   bool gathers_gradients = false;       ///< whether GradientReducer::visit() will be called
+  bool measures_updates = false;        ///< whether ParameterStore::update() will measure changes
 
   /// The execution with activations of the type StoreOptions::compute, and blocks of logits of so many bytes.
   model::Execution decoder(std::int64_t logit_bytes) const {

@@ -83,8 +83,14 @@ class ParameterStore final : public model::ParameterAccess {
   /// Ends the calibration of scales(), and computes the codes of all weights. Collective.
   void end_calibration(const Context& ctx);
   /// Delayed scales from the amaxes of the step, unless it is skipped; AdamW or Muon on the own rows, Muon with GEMMs
-  /// of `engine`; then compute weights, scales and codes. Collective.
-  void update(const Context& ctx, gemm::Engine& engine, const optim::Settings& settings, const optim::Scalars& scalars);
+  /// of `engine`; then compute weights, scales and codes. `changes`, if not empty, f64 with an element for each
+  /// parameter of the table: sums of the squares of the changes of its master weights, over the ranks of Mesh::model().
+  /// Collective.
+  void update(const Context& ctx, gemm::Engine& engine, const optim::Settings& settings, const optim::Scalars& scalars,
+              const View& changes = {});
+
+  /// Memory for the changes that update() measures, from the context's arena.
+  View allocate_changes(const Context& ctx) const;
 
   /// Compares the masters and moments of the own rows with those of the other replicas and of the tp ranks that have
   /// the same block. Names the first parameter that differs: "replica 1 of model.norm.weight is not the same as replica
@@ -114,6 +120,8 @@ class ParameterStore final : public model::ParameterAccess {
     bool measured;        // whether the amax is measured afterwards, because the scale is that of the compute weight
   };
   Written written_by_update(const ParameterShard& o) const;
+  View before_update(const Context& ctx, const ParameterShard& o, const View& changes) const;
+  void add_change(const Context& ctx, const ParameterShard& o, const View& before, const View& changes) const;
   View bias_of(int unit, std::size_t slot, model::Pass pass) const;
   void add_adapters(int unit, const model::AdaptedSlot& slots, model::UnitWeights& weights) const;
   void cast_codes(const Context& ctx);

@@ -1,6 +1,7 @@
 /// One optimizer step, and the forward passes of an evaluation.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -17,18 +18,24 @@ using device::Context;
 using dtype::DType;
 using tensor::View;
 
+/// Number of model::ParameterRole.
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(model::ParameterRole::router) + 1;
+
 /// Results of a step.
 struct StepResult {
-  double loss = 0;                 ///< mean over the targets of the global batch, nats; NaN if all are masked
-  double grad_norm = 0;            ///< before clipping; NaN if all targets are masked
-  double lr = 0;                   ///< used for the update
-  bool skipped = false;            ///< whether a value was not finite, so that nothing was updated
-  bool masked = false;             ///< all targets of the global batch are masked: nothing was computed or updated
-  bool replayed = false;           ///< computed twice with equal results
-  bool calibrated = false;         ///< amaxes were first recorded without FP8
-  gemm::Counts gemms;              ///< GEMMs of all ranks
-  quant::CastCounts casts;         ///< counts of casts of all ranks
-  bool casts_counted = true;       ///< whether `casts` has the casts of this step
+  double loss = 0;            ///< mean over the targets of the global batch, nats; NaN if all are masked
+  double grad_norm = 0;       ///< before clipping; NaN if all targets are masked
+  double lr = 0;              ///< used for the update
+  bool skipped = false;       ///< whether a value was not finite, so that nothing was updated
+  bool masked = false;        ///< all targets of the global batch are masked: nothing was computed or updated
+  bool replayed = false;      ///< computed twice with equal results
+  bool calibrated = false;    ///< amaxes were first recorded without FP8
+  gemm::Counts gemms;         ///< GEMMs of all ranks
+  quant::CastCounts casts;    ///< counts of casts of all ranks
+  bool casts_counted = true;  ///< whether `casts` has the casts of this step
+  /// Root mean square of what the update changed in the elements of the parameters of each model::ParameterRole; empty
+  /// for roles without trained parameters, and unless it was measured.
+  std::array<std::optional<double>, kRoles> update_rms{};
   comm::SentBytes sent;            ///< what all ranks sent to each other
   std::optional<double> bubble{};  ///< share of the passes in which ranks wait for other stages, if it was measured
   std::optional<shard::RoutingResult> routing{};  ///< loads of experts, if the model has any and the step computed
@@ -125,8 +132,9 @@ void calibrate(StepEnvironment& env, const MicroBatches& batches, const StepTota
 Computed compute(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals, bool trace);
 
 /// The loss of all ranks, the gate of the update and the update number `updates`, from 0, which the gate skips if loss
-/// or norm is not finite. Nothing waits for the host. Collective.
-void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr);
+/// or norm is not finite. `changes` as ParameterStore::update(). Nothing waits for the host. Collective.
+void update(StepEnvironment& env, const optim::Settings& optimizer, double clip, std::int64_t updates, double lr,
+            const View& changes = {});
 
 /// Computes like compute(), observed by the collector, if there is one. Collective.
 Computed compute_observed(StepEnvironment& env, const MicroBatches& batches, const StepTotals& totals,
