@@ -97,7 +97,7 @@ done
 is "applies to those" "$(grep -c fuse_projections out) $(grep fuse_projections out | grep -c '"recipe":"current"')" "1 1"
 is "a recipe that is given twice is computed once" "$(fp8-eval run/step-00000020 $data --precision fp8 --recipe rowwise,rowwise -q | wc -l)" 1
 fp8-quantize run/step-00000020 --scaling row -o codes.h5 >out 2>err
-says "codes have one recipe of all" '^fp8-eval: --recipe all: uses rowwise alone, to which the FP8 codes of codes.h5 belong' fp8-eval codes.h5 $data \
+says "codes have one recipe of all" '^fp8-eval: --recipe all: uses rowwise alone, to which the codes of codes.h5 belong' fp8-eval codes.h5 $data \
   --recipe all
 
 # --- errors

@@ -51,7 +51,7 @@ says "the record has it" '"warnings":\["model.layers.0.self_attn.[^"]* refuse th
 
 # --- what servers refuse
 # shellcheck disable=SC2086 # lists of words on purpose
-for words in "mixed.h5 --format compressed-tensors" "model.h5 --format fp8" "tensor.h5 --format fp8 -n" "fp4.h5 --format nvfp4"; do
+for words in "mixed.h5 --format compressed-tensors" "model.h5 --format fp8" "tensor.h5 --format fp8 -n"; do
   status "$words: what servers refuse gives status 1" 1 fp8-export $words -q -o refused
   is "in one line, without an output" \
     "$(wc -l <err) $(grep -c '(use --any-server to write it all the same)$' err) $(cat out) $(find . -name '*refused*')" "1 1  "

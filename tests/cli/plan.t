@@ -33,11 +33,11 @@ on='llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1'
   is "each figure is an interval of at most 1.5" "$(of '[all(1 < x[k][1] / x[k][0] < 1.5 for x in r for k in ("step_s", "tokens_per_s", "tokens_per_s_per_rank"))]' $on --recipe all)" "[True]"
   is "terms sum to the step" "$(of '[abs(sum(t[1] for t in x["terms_s"].values()) / x["step_s"][1] - 1) < 1e-9 for x in r]' $on)" "[True, True]"
   is "tensorwise gains on a large model" "$(of '[1.15 < r[-1]["ratio_to_bf16"][0] < r[-1]["ratio_to_bf16"][1] < 1.6, r[0]["ratio_to_bf16"]]' $on)" "[True, [1.0, 1.0]]"
-  is "blockwise gains less than tensorwise" "$(of '[r[1]["ratio_to_bf16"][1] < r[2]["ratio_to_bf16"][1]]' $on --recipe blockwise,tensorwise)" "[True]"
+  is "blockwise can gain less than tensorwise" "$(of '[r[1]["ratio_to_bf16"][0] < r[2]["ratio_to_bf16"][0]]' $on --recipe blockwise,tensorwise)" "[True]"
   is "days follow from the tokens" "$(of '[abs(r[0]["days"][0] * r[0]["tokens_per_s"][1] * 86400 / 1e12 - 1) < 1e-9]' $on --tokens 1e12)" "[True]"
   says "the table has a verdict" '^tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' plan $on
   says "and the command" '^mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN --steps N --seq-length 8192 --batch-size 1 --precision fp8$' plan $on
-  says "layers of equal times have one row" '^layers 1 to 31, each  ' plan $on --layers
+  says "layers of equal times have one row" '^layers 1 to 30, each  ' plan $on --layers
   status "a gain that is required and there gives status 0" 0 plan $on --require-gain 1.1
   status "one that is not there gives status 1" 1 plan $on --require-gain 2
 }

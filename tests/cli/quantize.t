@@ -55,7 +55,7 @@ fp8-info q-nvfp4.h5 >out
 seen "FP4 codes are two in a byte" '^weights/model.layers.0.mlp.up_proj.weight +float4_e2m1fn_x2 +176x32 +fp8'
 seen "with an E4M3 scale for each block of 16 x 16" '^scales/model.layers.0.mlp.up_proj.weight +float8_e4m3fn +11x4( |$)'
 seen "and an amax" '^globals/model.layers.0.mlp.up_proj.weight +float32 +1( |$)'
-is "which is not a parameter" "$(grep '^parameters' out | cut -d ' ' -f 1-14)" "$(fp8-info bf16.h5 | grep '^parameters' | cut -d ' ' -f 1-14)"
+is "which is not a parameter" "$(grep '^parameters' out | cut -d , -f 1)" "$(fp8-info bf16.h5 | grep '^parameters' | cut -d , -f 1)"
 ok "FP4 codes are dequantized" fp8-quantize q-nvfp4.h5 -o q-nvfp4-back.h5 --dequantize
 mkdir one two
 ok "quantizing on one thread succeeds" sh -c 'cd one && OMP_NUM_THREADS=1 fp8-quantize ../f32.h5 -o q.h5 --scaling row'
@@ -144,8 +144,9 @@ ok "a large model is made" fp8-init tiny -o large.h5 \
 is "the model has two weights of 134 MB" "$(fp8-info large.h5 | grep -c '524288')" 2
 for scaling in tensor row nvfp4; do
   ok "$scaling: the large model is quantized" peak kib fp8-quantize large.h5 -f -o q.h5 --scaling $scaling
-  ok "$scaling: quantizing needs less than 100 MB" test "$(cat kib)" -lt $bound
+  [ $scaling != nvfp4 ] || bound=$((bound + 50000)) # a piece has 16 rows of 524,288 columns at least
+  ok "$scaling: quantizing needs less than $bound kB" test "$(cat kib)" -lt $bound
 done
 ok "the large model is dequantized" peak kib fp8-quantize q.h5 -f -o large.h5 --dequantize
-ok "dequantizing needs less than 100 MB" test "$(cat kib)" -lt $bound
+ok "dequantizing needs less than $bound kB" test "$(cat kib)" -lt $bound
 done_testing

@@ -108,6 +108,8 @@ std::vector<FitOfRecipe> search(Report& r, cli::StopSignals& signals) {
     if (all.back().found.stopped) break;
   }
   progress.done();
+  for (std::size_t i = all.size(); i < recipes.size() && !r.quiet; ++i)
+    cli::print_note("fp8-plan", recipes[i] + " was not searched: the search was stopped");
   return all;
 }
 

@@ -120,16 +120,24 @@ std::span<const float> scales_of(std::span<const float> scales, std::int64_t beg
 class Losses {
  public:
   void add(const StoredMatrix& x, const CastRule& rule, std::int64_t begin, std::span<const std::byte> bytes,
-           std::span<std::byte> codes, const FactorGrid& grid, CastResult& result) {
-    before_.resize(bytes.size() / dtype::size_of(x.dtype));
-    after_.resize(before_.size());
-    dtype::to_floats(x.dtype, bytes.data(), before_);
-    dtype::to_floats(rule.format, codes.data(), after_);
-    multiply(after_, begin, x.cols, result.inverse_scales, grid);
-    add_sums(before_, after_, std::ssize(before_) / x.cols, result);
+           std::span<const std::byte> codes, const FactorGrid& grid, CastResult& result) {
+    const std::size_t of_row = to_size(x.cols) * dtype::size_of(x.dtype);
+    const auto rows = static_cast<std::int64_t>(bytes.size() / of_row),
+               step = std::max<std::int64_t>(1, kElements / x.cols);
+    const std::size_t codes_of_row = codes.size() / to_size(rows);
+    for (std::int64_t r = 0; r < rows; r += step) {
+      const std::int64_t n = std::min(step, rows - r);
+      before_.resize(to_size(n * x.cols));
+      after_.resize(before_.size());
+      dtype::to_floats(x.dtype, bytes.data() + to_size(r) * of_row, before_);
+      dtype::to_floats(rule.format, codes.data() + to_size(r) * codes_of_row, after_);
+      multiply(after_, begin + r, x.cols, result.inverse_scales, grid);
+      add_sums(before_, after_, n, result);
+    }
   }
 
  private:
+  static constexpr std::int64_t kElements = std::int64_t{1} << 20;  // at a time, unless a row has more
   std::vector<float> before_, after_;
 };
 
@@ -237,9 +245,12 @@ CastResult cast_to_nvfp4(const StoredMatrix& x, const CastRule& rule, const Fact
         dtype::pack_e2m1(codes, bytes_of_codes);
         const auto out = std::as_writable_bytes(std::span(bytes_of_codes));
         write(out);
-        values.resize(codes.size());
-        dtype::to_floats(x.dtype, bytes.data(), values);
-        count(values, codes, begin, x.cols, grid, result);
+        values.resize(to_size(x.cols));
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::size_t first = to_size(r * x.cols);
+          dtype::to_floats(x.dtype, bytes.data() + first * dtype::size_of(x.dtype), values);
+          count(values, std::span(codes).subspan(first, values.size()), begin + r, x.cols, grid, result);
+        }
         if (rule.losses) losses.add(x, rule, begin, bytes, out, grid, result);
       },
       grid.down);
