@@ -71,6 +71,18 @@ def _mega(x: float) -> str:
     return f"{x * 1e-6:.1f}"
 
 
+def optimizer_tables(rows: list[dict]) -> list[str]:
+    """AdamW's update beside a triad, and Muon's beside AdamW's."""
+    return [
+        table("Optimizer relative to a triad", ["", "of triad", "spread", "wanted", "GB/s", "triad GB/s"],
+              [[k["name"], *spread(k["of_triad"], _percent), wanted(k["name"]), f"{k['GB/s']['median']:.1f}", f"{k['triad_GB/s']['median']:.1f}"]
+               for k in rows if "of_triad" in k]),
+        table("Muon's update of one matrix: its time relative to AdamW's, and the rate of its FLOPs relative to one GEMM (halves of symmetric "
+              "products are not computed)", ["", "of AdamW", "spread", "of GEMM", "spread"],
+              [[k["name"], *spread(k["of_adamw"], lambda x: f"{x:.0f} x"), *spread(k["of_gemm"], lambda x: f"{x:.2f}")]
+               for k in rows if "of_adamw" in k])]
+
+
 def text(result: dict) -> str:
     """All tables."""
     v, m = result["versions"], result["machine"]
@@ -87,13 +99,7 @@ def text(result: dict) -> str:
     out.append(table("Casts relative to a memcpy of the same bytes", ["", "of memcpy", "spread", "wanted", "GB/s", "spread"],
                      [[k["name"], *spread(k["of_memcpy"], _percent), wanted(k["name"]), *spread(k["GB/s"], lambda x: f"{x:.1f}")]
                       for k in result["casts"]]))
-    out.append(table("Optimizer relative to a triad", ["", "of triad", "spread", "wanted", "GB/s", "triad GB/s"],
-                     [[k["name"], *spread(k["of_triad"], _percent), wanted(k["name"]), f"{k['GB/s']['median']:.1f}", f"{k['triad_GB/s']['median']:.1f}"]
-                      for k in result["optimizer"] if "of_triad" in k]))
-    out.append(table("Muon's update of one matrix: its time relative to AdamW's, and the rate of its FLOPs relative to one GEMM (halves of symmetric "
-                     "products are not computed)", ["", "of AdamW", "spread", "of GEMM", "spread"],
-                     [[k["name"], *spread(k["of_adamw"], lambda x: f"{x:.0f} x"), *spread(k["of_gemm"], lambda x: f"{x:.2f}")]
-                      for k in result["optimizer"] if "of_adamw" in k]))
+    out += optimizer_tables(result["optimizer"])
     out.append(table("Checkpoint files relative to plain writes with one fsync and plain uncached reads",
                      ["", "of plain", "spread", "wanted", "GB/s", "plain GB/s", "CPU s/GB", "plain CPU s/GB"],
                      [[k["name"], *spread(k["of_plain"], _percent), wanted(k["name"]),

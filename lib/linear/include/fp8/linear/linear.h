@@ -105,9 +105,9 @@ struct Weight {
 
 /// Codes of a weight for one pass, as gathered by an FP8 all-gather, or as a checkpoint stores them.
 struct Codes {
-  View bytes;           ///< u8 [N, K]; [N, K / 2] of packed FP4
-  View scales;          ///< f32, of all parts one after the other: scale_count() of each, or blocks of 128 x 128; of FP4
-                        ///< e4m3 codes of blocks of 16 x 16
+  View bytes;   ///< u8 [N, K]; [N, K / 2] of packed FP4
+  View scales;  ///< f32, of all parts one after the other: scale_count() of each, or blocks of 128 x 128; of FP4
+                ///< e4m3 codes of blocks of 16 x 16
   View inverse_scales;  ///< their reciprocals; of FP4 the amaxes, f32 [number of parts]
   View source{};        ///< [N, K] that was cast to these codes, for an observer; else empty
   /// Codes of blocks are multiplied by their inverse scales where prepare() would do so.
