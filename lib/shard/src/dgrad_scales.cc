@@ -41,12 +41,11 @@ void DgradScales::measure(const Context& ctx, const SlotLayout& s) {
 
 void DgradScales::reduce(const Context& ctx) const {
   const DgradScaleNumbers& at = layout_.dgrad_scales();
-  const auto reduce_some = [&](comm::Communicator& group, std::int64_t begin, std::int64_t end) {
-    if (end > begin && group.size() > 1) reduce_amaxes(ctx, mesh_, group, scales_.rows(begin, end));
+  const auto reduce_some = [&](comm::Communicator& group, std::int64_t count) {
+    if (count > 0 && group.size() > 1) reduce_amaxes(ctx, mesh_, group, scales_.rows(0, count));
   };
-  reduce_some(mesh_.shards(), 0, at.first_expert);
-  reduce_some(mesh_.tensor(), 0, at.first_whole);
-  reduce_some(mesh_.expert_shards(), at.first_expert, at.count);
+  reduce_some(mesh_.shards(), at.count);
+  reduce_some(mesh_.tensor(), at.first_whole);
 }
 
 void DgradScales::renew(const Context& ctx) {

@@ -115,12 +115,10 @@ struct ScaleNumbers {
 };
 
 /// The scales of dgrad of the weights that this rank gathers as codes of a pass, which lie one after the other: first
-/// those whose amaxes cover elements of several ranks of tensor parallelism, then those of other dense linears, then
-/// those of experts. A slot begins at a multiple of 16 bytes.
+/// those whose amaxes cover elements of several ranks of tensor parallelism. A slot begins at a multiple of 16 bytes.
 struct DgradScaleNumbers {
-  std::int64_t first_whole = 0;   ///< the first whose amaxes are of one rank of tensor parallelism
-  std::int64_t first_expert = 0;  ///< the first of experts
-  std::int64_t count = 0;         ///< number of all
+  std::int64_t first_whole = 0;  ///< the first whose amaxes are of one rank of tensor parallelism
+  std::int64_t count = 0;        ///< number of all
 };
 
 /// The rows and columns of a parameter that a rank has.
