@@ -142,21 +142,31 @@ bool is_kept(const Entry& e) {
 
 std::string module_of(const Entry& e) { return e.parameter->name.substr(0, e.parameter->name.rfind(".weight")); }
 
-// Linears that servers compute as one: q, k, v; gate, up; all experts, of each layer, in order.
-using Merged = std::vector<std::vector<const Entry*>>;
+// Unit, slot and expert of linears that belong together.
+using GroupKey = std::tuple<int, model::Slot, int>;
 
-Merged merged_projections(const std::vector<Entry>& entries) {
+// Linears with the same key, in the order of the keys; those without one are left out.
+template <class Entries, class KeyOf>
+auto grouped_linears(Entries& entries, KeyOf key_of) {
+  using Group = std::vector<decltype(&entries.front())>;
+  std::map<GroupKey, Group> groups;
+  for (auto& e : entries)
+    if (e.parameter->role == model::ParameterRole::linear)
+      if (const std::optional<GroupKey> key = key_of(e)) groups[*key].push_back(&e);
+  std::vector<Group> all;
+  for (auto& [key, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
+// Linears that servers compute as one: q, k, v; gate, up; all experts, of each layer, in order.
+std::vector<std::vector<const Entry*>> merged_projections(const std::vector<Entry>& entries) {
   using model::Slot;
-  std::map<std::pair<int, Slot>, std::vector<const Entry*>> groups;
-  for (const Entry& e : entries) {
+  return grouped_linears(entries, [](const Entry& e) -> std::optional<GroupKey> {
     const model::Parameter& p = *e.parameter;
-    if (p.role != model::ParameterRole::linear) continue;
-    if (p.slot == Slot::qkv || p.slot == Slot::gate_up) groups[{p.unit, p.slot}].push_back(&e);
-    if (p.expert >= 0) groups[{p.unit, Slot::experts_gate_up}].push_back(&e);
-  }
-  Merged merged;
-  for (auto& [key, group] : groups) merged.push_back(std::move(group));
-  return merged;
+    if (p.expert >= 0) return GroupKey{p.unit, Slot::experts_gate_up, -1};
+    if (p.slot == Slot::qkv || p.slot == Slot::gate_up) return GroupKey{p.unit, p.slot, -1};
+    return std::nullopt;
+  });
 }
 
 // The names under which servers look for a merged matrix whose first part is `first`. vLLM asks for the parts of the
@@ -424,16 +434,11 @@ std::string text_of(const std::vector<const model::Parameter*>& weights, bool sh
 // expert.
 std::vector<std::vector<Entry*>> fused_linears(std::vector<Entry>& entries) {
   using model::Slot;
-  std::map<std::tuple<int, Slot, int>, std::vector<Entry*>> groups;
-  for (Entry& e : entries) {
+  return grouped_linears(entries, [](const Entry& e) -> std::optional<GroupKey> {
     const model::Parameter& p = *e.parameter;
     const bool fused = p.slot == Slot::qkv || p.slot == Slot::gate_up || p.slot == Slot::experts_gate_up;
-    if (fused && p.role == model::ParameterRole::linear && e.tensors.size() > 1)
-      groups[{p.unit, p.slot, p.expert}].push_back(&e);
-  }
-  std::vector<std::vector<Entry*>> fused;
-  for (auto& [key, group] : groups) fused.push_back(std::move(group));
-  return fused;
+    return fused && e.tensors.size() > 1 ? std::optional(GroupKey{p.unit, p.slot, p.expert}) : std::nullopt;
+  });
 }
 
 // Gives linears that servers compute as one the same amax. Those of codes that are kept stay, and are noted where

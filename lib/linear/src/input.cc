@@ -26,10 +26,6 @@ void measure(const Context& ctx, const Weight& weight, const View& x, const View
   if (split.ranks != nullptr) split.ranks->reduce(ctx, amax);
 }
 
-bool any_reads_codes(const Weight& weight, Pass pass) {
-  return std::ranges::any_of(weight.operands, [pass](const Operand& o) { return reads_codes_of_x(o.part, pass); });
-}
-
 // Codes for both GEMMs, of which those for wgrad are in memory of `kept`.
 Input cast_both(const Context& ctx, const Weight& weight, const View& x, const View& amax, device::PooledMemory& kept) {
   const quant::Recipe& recipe = *weight.precision.recipe;
@@ -45,7 +41,7 @@ Input cast_both(const Context& ctx, const Weight& weight, const View& x, const V
 Input cast_for_forward(const Context& ctx, const Weight& weight, const View& x, const View& amax) {
   const LinearPrecision& precision = weight.precision;
   const Cast& cast = recipe_of(precision).forward.x;
-  if (!any_reads_codes(weight, Pass::forward)) return values_of(x);
+  if (!reads_codes_of_x(weight, Pass::forward)) return values_of(x);
   const bool multiplied = multiplies_columns(precision, false);
   const View from = multiplied ? quant::scale_columns(ctx, x, factors_of(precision, x.shape[1])) : x;
   return {x,
@@ -84,7 +80,7 @@ void calibrate(const Context& ctx, const View& x, const quant::KnownScale& slot)
 }
 
 quant::Quantized cast_for_wgrad(const Context& ctx, const Weight& weight, const View& x, const View& amax) {
-  if (!any_reads_codes(weight, Pass::backward)) return {};
+  if (!reads_codes_of_x(weight, Pass::backward)) return {};
   const Cast& cast = weight.precision.recipe->wgrad.x;
   return quant::quantize(
       ctx, x, cast, ContractionAxis::first,

@@ -206,9 +206,7 @@ std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) 
 
 // The cast of x in a pass, if a part reads codes.
 Cast cast_of_x(const Weight& weight, Pass pass) {
-  const bool any =
-      std::ranges::any_of(weight.operands, [pass](const Operand& o) { return reads_codes_of_x(o.part, pass); });
-  return any ? input_cast(*weight.precision.recipe, pass) : Cast{};
+  return reads_codes_of_x(weight, pass) ? input_cast(*weight.precision.recipe, pass) : Cast{};
 }
 
 // Whether casts of several layers can be those of groups. Calls of their observer, and of reducers of amaxes, are for

@@ -1,6 +1,8 @@
 /// The input of a linear as the GEMMs of its parts read it. Private to this crate.
 #pragma once
 
+#include <algorithm>
+
 #include "fp8/linear/codes.h"
 #include "fp8/linear/input.h"
 
@@ -9,6 +11,11 @@ namespace fp8::linear {
 /// Whether the GEMM of a part that reads x in the pass is FP8: forward, or wgrad in Pass::backward.
 inline bool reads_codes_of_x(const Part& p, Pass pass) {
   return p.fp8 && (pass == Pass::backward ? p.gemms.wgrad : p.gemms.forward);
+}
+
+/// Whether any GEMM of a weight that reads x in the pass is FP8.
+inline bool reads_codes_of_x(const Weight& weight, Pass pass) {
+  return std::ranges::any_of(weight.operands, [pass](const Operand& o) { return reads_codes_of_x(o.part, pass); });
 }
 
 /// The cast of x for that GEMM.
