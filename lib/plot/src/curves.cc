@@ -23,6 +23,7 @@ constexpr std::array<const char*, 5> kDashes = {"1", "(14,6)", "(4,4)", "(14,4,3
 constexpr double kEdge = 4;                                               // pixels between a label and the edge
 constexpr double kWidth = 900, kHeight = 506, kTallHeight = 700;          // pixels; without and with the panel of a gap
 constexpr double kLeft = 100, kRight = 26, kBottom = 62, kGapPart = 0.4;  // margins; share of the panel of a gap
+constexpr double kYLabel = 12;                                            // place of the label of the y axis
 constexpr double kLabelRow = 18;                                          // height of a row of labels above the plot
 constexpr std::size_t kLabelRows = 4, kMostLines = 16;                    // of labels; of vertical lines
 
@@ -103,8 +104,8 @@ std::string log_tics(double low, double high) {
   return tics;
 }
 
-// The y axis: its range and label.
-std::string y_axis_of(const Picture& picture, const Range& range, const Scale& scale) {
+// The range of the y axis.
+std::string y_range_of(const Picture& picture, const Range& range, const Scale& scale) {
   double low = range.y0 / scale.divisor, high = range.y1 / scale.divisor;
   std::string axis;
   if (picture.logarithmic) {
@@ -117,8 +118,7 @@ std::string y_axis_of(const Picture& picture, const Range& range, const Scale& s
     if (!picture.limits.low) low = from_zero ? 0 : low - room;
     if (!picture.limits.high) high += room;
   }
-  return axis + "set yrange [" + format_double(low) + ":" + format_double(high) + "]\nset ylabel " +
-         quoted(picture.label + scale.suffix) + " textcolor rgb '#202020'\n";
+  return axis + "set yrange [" + format_double(low) + ":" + format_double(high) + "]\n";
 }
 
 // Vertical lines at marks.
@@ -273,6 +273,13 @@ std::string x_label_of(const Picture& picture, const Box& box, const Size& size)
                   size, "center textcolor rgb '#202020'");
 }
 
+// The label of the y axis at the edge of the picture. gnuplot would place it left of the widest number, and so with
+// wide numbers outside of the picture.
+std::string y_label_of(const std::string& label, const Box& box, const Size& size) {
+  return label_at(label, kYLabel, std::midpoint(box.top, box.bottom), size,
+                  "center rotate by 90 textcolor rgb '#202020'");
+}
+
 // The range of the curves; its x axis is that of both panels.
 Range range_of_panels(const Picture& picture) { return range_of(picture, picture.curves.size() <= kMostNamed); }
 
@@ -284,8 +291,8 @@ std::string curves_of(const Picture& picture, const Ranking& ranking, Box box, c
   const Marks marks = marks_of(picture, range, box);
   box.top += 14 + legend.height + marks.height;
   return margins_of(box, size) + x_range_of(range) + (picture.gap ? "" : x_label_of(picture, box, size)) +
-         y_axis_of(picture, range, scale) + legend.script + marks_script(marks, box, size) + ranking.script(box, size) +
-         plot_of(picture, scale);
+         y_range_of(picture, range, scale) + y_label_of(picture.label + scale.suffix, box, size) + legend.script +
+         marks_script(marks, box, size) + ranking.script(box, size) + plot_of(picture, scale);
 }
 
 // The panel of the gaps: bands, means, zero, gate.
@@ -327,8 +334,8 @@ std::string gap_of(const Picture& picture, Box box, const Size& size) {
   box.top += legend.height + 6;
   return "unset label\nunset arrow\nunset logscale\nset ytics autofreq\n" + margins_of(box, size) +
          x_range_of(range_of_panels(picture)) + x_label_of(picture, box, size) + "set yrange [" +
-         format_double(range.y0) + ":" + format_double(range.y1) + "]\nset ylabel " + quoted(gap.label) +
-         " textcolor rgb '#202020'\n" + legend.script + data + plot + "\n";
+         format_double(range.y0) + ":" + format_double(range.y1) + "]\n" + y_label_of(gap.label, box, size) +
+         legend.script + data + plot + "\n";
 }
 
 std::string curves_script(const Picture& picture, Image image) {

@@ -53,7 +53,7 @@ struct Drawn {
 std::vector<Drawn> texts_of(const std::string& svg) {
   const std::regex group(
       "translate\\(([0-9.]+),([0-9.]+)\\)( "
-      "rotate\\(270\\))?\"[^<]*font-size=\"([0-9.]+)\"[^<]*text-anchor=\"([a-z]+)\">\\s*"
+      "rotate\\((?:270|-90)\\))?\"[^<]*font-size=\"([0-9.]+)\"[^<]*text-anchor=\"([a-z]+)\">\\s*"
       "<text>(<tspan[^>]*font-size=\"([0-9.]+)\"[^>]*>)?([^<]+)<");
   std::vector<Drawn> all;
   for (std::sregex_iterator at(svg.begin(), svg.end(), group), end; at != end; ++at) {
@@ -172,7 +172,7 @@ TEST(Gnuplot, TextsOfManyCurvesAndGapsStayInsideAndApart) {
       curve.name = "rowwise_with_gw_hp " + std::to_string(k) + " - bf16", curve.style = k;
       for (int i = 1; i <= 40; ++i) {
         curve.mean.push_back({1e3 * i, 0.01});
-        curve.low.push_back({1e3 * i, -0.02}), curve.high.push_back({1e3 * i, 0.04});
+        curve.low.push_back({1e3 * i, -0.016}), curve.high.push_back({1e3 * i, 0.021});  // wide numbers
       }
     }
     const std::vector<Drawn> texts = checked_texts(p);
