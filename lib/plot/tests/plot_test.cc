@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fp8/base/file.h"
+#include "fp8/plot/bars.h"
 #include "fp8/plot/gaps.h"
 #include "fp8_test.h"
 #include "layout.h"
@@ -53,34 +54,37 @@ struct Drawn {
 std::vector<Drawn> texts_of(const std::string& svg) {
   const std::regex group(
       "translate\\(([0-9.]+),([0-9.]+)\\)( "
-      "rotate\\((?:270|-90)\\))?\"[^<]*font-size=\"([0-9.]+)\"[^<]*text-anchor=\"([a-z]+)\">\\s*"
-      "<text>(<tspan[^>]*font-size=\"([0-9.]+)\"[^>]*>)?([^<]+)<");
+      "rotate\\((270|-90|90)\\))?\"[^<]*font-size=\"([0-9.]+)\"[^<]*text-anchor=\"([a-z]+)\">\\s*"
+      "<text>(<tspan(?: font-family=\"[^\"]*\")?(?: font-size=\"([0-9.]+)\")?[^>]*>)?([^<]+)<");
   std::vector<Drawn> all;
   for (std::sregex_iterator at(svg.begin(), svg.end(), group), end; at != end; ++at) {
     const std::smatch& m = *at;
-    const double x = std::stod(m[1]), y = std::stod(m[2]), font = std::stod(m[7].matched ? m[7] : m[4]);
-    const double width = text_width(m[8].str(), font), before = m[5] == "start"    ? 0
-                                                                : m[5] == "middle" ? width / 2
+    const double x = std::stod(m[1]), y = std::stod(m[2]), font = std::stod(m[8].matched ? m[8] : m[5]);
+    const double width = text_width(m[9].str(), font), before = m[6] == "start"    ? 0
+                                                                : m[6] == "middle" ? width / 2
                                                                                    : width;
     const double above = 0.75 * font, below = 0.2 * font;
-    if (m[3].matched) {
-      all.push_back({m[8], x - above, x + below, y + before - width, y + before, m[5] == "end"});
+    if (!m[3].matched) {
+      all.push_back({m[9], x - before, x - before + width, y - above, y + below, m[6] == "end"});
+    } else if (m[4] == "90") {
+      all.push_back({m[9], x - below, x + above, y - before, y - before + width, m[6] == "end"});
     } else {
-      all.push_back({m[8], x - before, x - before + width, y - above, y + below, m[5] == "end"});
+      all.push_back({m[9], x - above, x + below, y + before - width, y + before, m[6] == "end"});
     }
   }
   return all;
 }
 
-// Draws a picture and checks that no text leaves it or overlaps another. Returns the texts.
-std::vector<Drawn> checked_texts(const Picture& p) {
+// Draws a picture by draw(image, path), and checks that no text leaves it or overlaps another. Returns the texts.
+template <class Draw>
+std::vector<Drawn> checked_texts(int height, Draw draw) {
   const test::TemporaryFolder scratch;
   const std::string path = scratch.write("a.svg", "");
-  gnuplot_plot(p, Image::svg, path);
+  draw(Image::svg, path);
   const std::vector<Drawn> all = texts_of(read_text_file(path, 1 << 22));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Drawn& a = all[i];
-    EXPECT_TRUE(a.left >= 0 && a.right <= 900 && a.top >= 0 && a.bottom <= (p.gap ? 700 : 506))
+    EXPECT_TRUE(a.left >= 0 && a.right <= 900 && a.top >= 0 && a.bottom <= height)
         << a.text << " " << a.left << " " << a.right << " " << a.top << " " << a.bottom;
     for (std::size_t j = 0; j < i; ++j) {
       const Drawn& b = all[j];
@@ -89,6 +93,10 @@ std::vector<Drawn> checked_texts(const Picture& p) {
     }
   }
   return all;
+}
+
+std::vector<Drawn> checked_texts(const Picture& p) {
+  return checked_texts(p.gap ? 700 : 506, [&](Image image, const std::string& path) { gnuplot_plot(p, image, path); });
 }
 
 std::size_t count_of(const std::vector<Drawn>& all, const std::string& text) {
@@ -179,6 +187,18 @@ TEST(Gnuplot, TextsOfManyCurvesAndGapsStayInsideAndApart) {
     EXPECT_EQ(count_of(texts, "tokens seen"), 1U) << n;
     expect_aligned(texts, ".0k", 2);
   }
+}
+
+// Five meshes under each of seven recipes: every name is drawn.
+TEST(Gnuplot, NamesOfManyBarsStayInsideAndApart) {
+  BarChart chart{.title = "model", .label = "GiB", .names = {}, .parts = {{"moments"}}, .limit = {}};
+  for (int i = 0; i < 35; ++i) {
+    chart.names.push_back("rowwise_with_gw_hp " + std::to_string(i));
+    chart.parts[0].values.push_back(40 + i);
+  }
+  const std::vector<Drawn> texts =
+      checked_texts(506, [&](Image image, const std::string& path) { gnuplot_bars(chart, image, path); });
+  for (const std::string& name : chart.names) EXPECT_EQ(count_of(texts, name), 1U) << name;
 }
 
 TEST(Gnuplot, PanelsOfGapsHaveOneScale) {
