@@ -199,7 +199,8 @@ json::Value scalar_value(const std::string& text) {
   std::string number = without_underscores(text);
   if (number.starts_with('+')) number.erase(0, 1);
   const std::size_t first = number.starts_with('-') ? 1 : 0;
-  if (first >= number.size() || !(is_digit(number[first]) || number[first] == '.')) return text;
+  const std::size_t digit = first + (number.size() > first && number[first] == '.' ? 1 : 0);
+  if (digit >= number.size() || !is_digit(number[digit])) return text;
   const bool octal = number.size() > first + 1 && number[first] == '0' && is_digit(number[first + 1]);
   if (!octal)
     if (const auto whole = parse_int64(number)) return *whole;

@@ -23,6 +23,7 @@ std::string toml_error(const std::string& text) {
 TEST(Document, YamlScalarsHaveTheTypesThatTrainersGiveThem) {
   EXPECT_EQ(yaml("a: 1\nb: 5e-5\nc: 1.0\nd: true\ne: ~\nf: '1'\ng: 1_000\nh: .5\ni: 0123\n"),
             R"({"a":1,"b":5e-05,"c":1.0,"d":true,"e":null,"f":"1","g":1000,"h":0.5,"i":"0123"})");
+  EXPECT_EQ(yaml("a: .\nb: ..\nc: ./d\nd: -.5\ne: -.\n"), R"({"a":".","b":"..","c":"./d","d":-0.5,"e":"-."})");
   EXPECT_EQ(yaml("a: !!str 1\nb: !!int '2'\nc: yes\nd: -3\ne: +4\nf: .inf\ng: 1e999\n"),
             R"({"a":"1","b":2,"c":"yes","d":-3,"e":4,"f":".inf","g":"1e999"})");
 }
