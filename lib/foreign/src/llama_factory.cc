@@ -227,7 +227,7 @@ class Reader {
     if (size > 1)
       plan.eval_records = whole_part(size);
     else
-      plan.eval_share = std::min(size, 0.9);
+      plan.eval_share = std::clamp(size, 0.0, 0.9);
     if (size > 0)
       map_.note("val_size", Class::differs, "--eval-share", "other records are chosen");
     else
