@@ -296,12 +296,12 @@ void read_mesh(Mapping& m) {
   m.note("distributed.mp_policy.param_dtype", Class::mapped, "--precision");
   if (!is_given(m, "distributed.dp_size")) {
     m.note("distributed.dp_size", Class::mapped, {}, "the remaining ranks");
-    m.assume_ranks(ranks_of({std::max(replicate, ep), tp, pp}));
+    m.assume_ranks(product_of({std::max(replicate, ep), tp, pp}));
   } else {
     const std::int64_t all = size("dp_size");
     if (all % replicate != 0) m.keys().refuse("distributed.dp_size", "is not a multiple of dp_replicate_size");
     m.set("distributed.dp_size", {}, "dp-shard", all / replicate);
-    import.ranks = ranks_of({all, tp, pp, cp});
+    import.ranks = product_of({all, tp, pp, cp});
   }
   const std::string recompute = m.text("distributed.activation_checkpointing", "false");
   m.set("distributed.activation_checkpointing", false, "recompute",

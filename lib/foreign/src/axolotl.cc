@@ -235,9 +235,9 @@ void read_mesh(Mapping& m) {
   if (m.has("dp_shard_size")) {
     const std::int64_t shard = m.positive("dp_shard_size", 1);
     m.set("dp_shard_size", {}, "dp-shard", shard);
-    import.ranks = ranks_of({shard, replicate, tp, cp});
+    import.ranks = product_of({shard, replicate, tp, cp});
   } else {
-    m.assume_ranks(ranks_of({std::max(replicate, ep), tp}));
+    m.assume_ranks(product_of({std::max(replicate, ep), tp}));
   }
   import.set("reduce-dtype", "f32");
 }

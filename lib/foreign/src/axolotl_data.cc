@@ -169,7 +169,7 @@ void read_sets(Mapping& m, const char* key, bool pretraining, std::vector<DataSo
 
 void read_lengths(Mapping& m) {
   DataPlan& plan = m.import().data;
-  plan.length = m.whole("sequence_len", 512);
+  plan.length = m.positive("sequence_len", 512);
   m.set("sequence_len", 512, "seq-length", plan.length);
   const std::string action = m.text("excess_length_strategy", "drop");
   plan.too_long = action == "truncate" ? "cut" : action == "raise" ? "error" : "drop";

@@ -131,9 +131,11 @@ class Reader {
     constexpr const char* kWhole = "train_batch_size";
     if (map_.has(kWhole) && !is_auto(kWhole) && !import_.options.ranks && !import_.ranks) {
       const std::int64_t each = b.micro * b.accumulation, whole = map_.whole(kWhole, each);
-      if (each > 0 && whole % each == 0) import_.ranks = whole / each;
-      return map_.note(kWhole, Class::mapped, "mpirun -n " + std::to_string(import_.ranks.value_or(ranks)),
-                       "the number of ranks follows from it");
+      if (whole > 0 && whole % each == 0) {
+        import_.ranks = whole / each;
+        return map_.note(kWhole, Class::mapped, "mpirun -n " + std::to_string(*import_.ranks),
+                         "the number of ranks follows from it");
+      }
     }
     agree(kWhole, static_cast<double>(b.micro) * static_cast<double>(b.accumulation) * static_cast<double>(ranks),
           "--batch-size --grad-accumulation");

@@ -21,7 +21,7 @@ std::int64_t size_of(const Import& import, const char* flag) {
 
 // Data-parallel ranks.
 std::int64_t samplers_of(Import& import) {
-  const std::int64_t ranks = ranks_of(import), model = size_of(import, "tp") * size_of(import, "pp");
+  const std::int64_t ranks = ranks_of(import), model = product_of({size_of(import, "tp"), size_of(import, "pp")});
   if (ranks % model == 0) return ranks / model;
   import.missing.push_back("ranks: " + std::to_string(ranks) + " cannot be divided by tensor- and pipeline-parallel " +
                            std::to_string(model) + "; --ranks names the number of processes");
@@ -69,7 +69,7 @@ void add_differences(Import& import, std::optional<std::int64_t> rows, std::int6
   const auto add = [&](const char* key, json::Value value, const std::string& why) {
     import.answers.push_back({import.documents.front().path, key, std::move(value), "", Class::differs, why});
   };
-  const std::int64_t batch = import.batches.micro * import.batches.accumulation * samplers;
+  const std::int64_t batch = product_of({import.batches.micro, import.batches.accumulation, samplers});
   if (rows && *rows % batch != 0)
     add("(last batch)", *rows % batch,
         import.duration.keeps_last_batch

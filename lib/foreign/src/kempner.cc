@@ -231,13 +231,13 @@ void read_mesh(Mapping& m) {
   import.set("reduce-dtype", "f32");
   if (shard == -1) {
     m.answer("distributed.dp_shard", -1, Class::mapped, {}, "the remaining ranks");
-    m.assume_ranks(ranks_of({replicate, ep, tp, pp}));
+    m.assume_ranks(product_of({replicate, ep, tp, pp}));
     return;
   }
   if (shard < 1 || shard > 1'000'000'000) m.keys().refuse("distributed.dp_shard", "must be -1 or at least 1");
-  m.set("distributed.dp_shard", -1, "dp-shard", ranks_of({shard, ep}), Class::mapped,
+  m.set("distributed.dp_shard", -1, "dp-shard", product_of({shard, ep}), Class::mapped,
         ep > 1 ? "dp_shard times ep" : "");
-  import.ranks = ranks_of({replicate, shard, ep, tp, pp});
+  import.ranks = product_of({replicate, shard, ep, tp, pp});
 }
 
 // A source of token ids: files of a folder.

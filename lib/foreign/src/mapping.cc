@@ -21,7 +21,7 @@ std::string flag_text(std::string_view flag, const json::Value& value) {
 
 std::int64_t whole_part(double x) { return static_cast<std::int64_t>(std::clamp(x, -1e15, 1e15)); }
 
-std::int64_t ranks_of(std::initializer_list<std::int64_t> sizes) {
+std::int64_t product_of(std::initializer_list<std::int64_t> sizes) {
   double all = 1;
   for (const std::int64_t size : sizes) all *= static_cast<double>(size);
   return whole_part(std::min(all, 1e9));

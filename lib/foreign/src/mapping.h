@@ -20,8 +20,8 @@ std::string flag_text(std::string_view flag, const json::Value& value);
 /// The whole part of a number, at most 1e15.
 std::int64_t whole_part(double x);
 
-/// The product of sizes of a mesh, at most 1e9.
-std::int64_t ranks_of(std::initializer_list<std::int64_t> sizes);
+/// The product of positive sizes, at most 1e9.
+std::int64_t product_of(std::initializer_list<std::int64_t> sizes);
 
 /// The keys of one document of an import, with the import that they fill.
 class Mapping {

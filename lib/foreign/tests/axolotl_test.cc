@@ -59,6 +59,7 @@ TEST_F(Axolotl, StepsAreRoundedOnce) {
   const Import i =
       import("excess_length_strategy: truncate\nmicro_batch_size: 2\ngradient_accumulation_steps: 5\nnum_epochs: 3\n");
   EXPECT_EQ(flag(i, "steps"), "31");
+  EXPECT_HOLDS(test::error_of([&] { (void)import("sequence_len: 0\n"); }), "sequence_len: must be from 1");
   EXPECT_EQ(flag(import("micro_batch_size: 2\nbatch_size: 8\nmax_steps: 1\n"), "grad-accumulation"), "4");
 }
 

@@ -69,6 +69,16 @@ TEST_F(LlamaFactory, StepsFollowFromRecordsBatchesAndRanks) {
   EXPECT_EQ(class_of(import(batch, 25, 2), "(last batch)"), Class::differs);
 }
 
+// Products of these sizes are 2^64 and above.
+TEST_F(LlamaFactory, SizesOfAnyMeshAndBatchAreMultiplied) {
+  const Import mesh = import("tensor_model_parallel_size: 4294967296\npipeline_model_parallel_size: 4294967296\n");
+  EXPECT_HOLDS(mesh.missing.at(1), "ranks: 1 cannot be divided by tensor- and pipeline-parallel 1000000000");
+  const std::string half = std::to_string(1 << 29);
+  const Import batch =
+      import("per_device_train_batch_size: " + half + "\ngradient_accumulation_steps: " + half + "\n", 3, 1 << 20);
+  EXPECT_EQ(json::dump(answer(batch, "(last batch)").value), "3");
+}
+
 TEST_F(LlamaFactory, WarmupIsRoundedUpAndBeginsAtZero) {
   const Import i = import("per_device_train_batch_size: 1\nnum_train_epochs: 1\nwarmup_ratio: 0.21\n");
   EXPECT_EQ(flag(i, "warmup-steps"), "3");
@@ -123,6 +133,12 @@ TEST_F(LlamaFactory, AFileOfDeepSpeedStatesTheStageAndMustAgree) {
   const Import other = import("deepspeed: ds.json\n");
   EXPECT_EQ(class_of(other, "gradient_clipping"), Class::no_counterpart);
   EXPECT_EQ(class_of(other, "zero_optimization.offload_optimizer.device"), Class::no_counterpart);
+  for (const auto& [sequences, ranks] : {std::pair("16", 2), {"12", 1}, {"0", 1}, {"-8", 1}}) {
+    write("ds.json", std::string(R"({"train_batch_size":)") + sequences + "}");
+    const Import whole = import("deepspeed: ds.json\nmax_samples: 9\n");
+    EXPECT_EQ(whole.ranks.value_or(1), ranks) << sequences;
+    EXPECT_EQ(class_of(whole, "train_batch_size"), ranks == 2 ? Class::mapped : Class::no_counterpart) << sequences;
+  }
 }
 
 TEST_F(LlamaFactory, AdaptersHaveTheDefaultsOfTheTrainer) {
