@@ -22,3 +22,13 @@ $O/lib/ops/src/attention_cudnn.o: $(cuda_more)/cudnn_frontend.h
 $O/lib/ops/src/attention_cudnn.o: OPT := -O1
 $(cuda_more)/cudnn_frontend.h:
 	$(error the headers of the cuDNN frontend are missing: run make setup to download them, or build with make CUDA=0)
+# fp8-step as builds without CUDA link it: the linker names a function of a .cu file that no source named *_nocuda.cc has a stub of.
+ifeq ($(CUDA),1)
+stubs_of = $(patsubst %.cc,$O/%.o,$(wildcard lib/$1/src/*_nocuda.cc))
+stubs   := $(foreach c,$(fp8-step.all),$(call stubs_of,$c))
+$(foreach c,$(fp8-step.all),$(foreach s,$(call stubs_of,$c),$(eval $s: INC := $($c.inc) -Ilib/$c/src)))
+$(stubs): OPT := -O1
+$O/test/without-cuda: $(fp8-step.objs) $(foreach c,$(fp8-step.all),$(call objs_of,$(filter-out %.cu,$($c.srcs)))) $(stubs)
+$O/test/without-cuda: LD := $(fp8-step.ld)
+tests += $O/test/without-cuda
+endif
