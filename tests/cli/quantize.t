@@ -52,7 +52,8 @@ is "the record has each linear" "$(grep -o '"scaling":"nvfp4","format":"e2m1"' o
   '"scaling":"nvfp4","format":"e2m1" 14'
 ok "FP4 codes verify" fp8-info q-nvfp4.h5 --verify
 fp8-info q-nvfp4.h5 >out
-seen "FP4 codes are two in a byte" '^weights/model.layers.0.mlp.up_proj.weight +float4_e2m1fn_x2 +176x32 +fp8'
+seen "FP4 codes are two in a byte" '^weights/model.layers.0.mlp.up_proj.weight +float4_e2m1fn_x2 +176x32 +fp4'
+seen "and counted as FP4" '^fp4 +14 of 21 weights stored as FP4 codes$'
 seen "with an E4M3 scale for each block of 16 x 16" '^scales/model.layers.0.mlp.up_proj.weight +float8_e4m3fn +11x4( |$)'
 seen "and an amax" '^globals/model.layers.0.mlp.up_proj.weight +float32 +1( |$)'
 is "which is not a parameter" "$(grep '^parameters' out | cut -d , -f 1)" "$(fp8-info bf16.h5 | grep '^parameters' | cut -d , -f 1)"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "fp8/base/error.h"
@@ -61,14 +62,21 @@ std::string text_of(const json::Object& object, std::string_view key) {
   return v->is_string() ? v->as_string() : json::dump(*v);
 }
 
-std::string precisions_text(const json::Array& tensors) {
-  std::int64_t fp8 = 0, weights = 0;
+// The rows that count the weights of a low precision; one of FP4 only if there are such weights.
+TableRows precision_rows(const json::Array& tensors) {
+  std::int64_t fp8 = 0, fp4 = 0, weights = 0;
   for (const json::Value& t : tensors) {
     if (!t.as_object().at("name").as_string().starts_with(ckpt::kWeights)) continue;
+    const std::string precision = text_of(t.as_object(), "precision");
     ++weights;
-    fp8 += text_of(t.as_object(), "precision") == "fp8" ? 1 : 0;
+    fp8 += precision == "fp8" ? 1 : 0;
+    fp4 += precision == "fp4" ? 1 : 0;
   }
-  return std::to_string(fp8) + " of " + counted(weights, "weight") + " eligible";
+  const std::string of_all = " of " + counted(weights, "weight");
+  TableRows rows;
+  if (fp4 > 0) rows.push_back({"fp4", std::to_string(fp4) + of_all + " stored as FP4 codes"});
+  if (fp8 > 0 || fp4 == 0) rows.push_back({"fp8", std::to_string(fp8) + of_all + " eligible"});
+  return rows;
 }
 
 std::string train_text(const json::Value& train) {
@@ -99,8 +107,8 @@ TableRows summary(const json::Object& r) {
       {"kind", r.at("kind").as_string() + ", format version " + std::to_string(r.at("version").as_int()) + ", " +
                    counted(r.at("files").as_int(), "file")},
       {"model", model_text(r.at("config"))},
-      {"parameters", parameters_text(r) + ", " + human_bytes(bytes) + " in " + counted(tensors.size(), "tensor")},
-      {"fp8", precisions_text(tensors)}};
+      {"parameters", parameters_text(r) + ", " + human_bytes(bytes) + " in " + counted(tensors.size(), "tensor")}};
+  std::ranges::move(precision_rows(tensors), std::back_inserter(rows));
   if (!r.at("train").is_null()) rows.push_back({"train", train_text(r.at("train"))});
   const json::Value& id = r.at("tokenizer_id");
   rows.push_back({"tokenizer", r.at("tokenizer").as_bool() ? "tokenizer.json"

@@ -1,4 +1,5 @@
 // Codes and scales back to trainable weights. Codes and scales come from an untrusted file.
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,19 @@ void check_fp4(const ckpt::Checkpoint& source, const model::Parameter& p, const 
   if (scaling != quant::Granularity::block16x16)
     throw Error(source.path() + ": /" + scales.name + ": expected an E4M3 scale for each block of 16x16 of FP4 codes");
   check_amax(source, p.name);
+}
+
+// Throws Error if scales belong to none of the weights `coded`, or an amax to none of FP4 codes.
+void check_no_others(const ckpt::Checkpoint& source, const std::set<std::string>& coded) {
+  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
+    if (!coded.contains(meta.name.substr(ckpt::kScales.size())))
+      throw Error(source.path() + ": /" + meta.name + ": scales without codes");
+  }
+  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kGlobals)) {
+    const std::string weight = meta.name.substr(ckpt::kGlobals.size());
+    if (!coded.contains(weight) || !dtype::is_fp4(source.at(std::string(ckpt::kWeights) + weight).dtype))
+      throw Error(source.path() + ": /" + meta.name + ": an amax without FP4 codes");
+  }
 }
 
 }  // namespace
@@ -75,15 +89,7 @@ void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Pa
     grid_of(source, p);
     scaled.insert(p.name);
   }
-  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
-    if (!scaled.contains(meta.name.substr(ckpt::kScales.size())))
-      throw Error(source.path() + ": /" + meta.name + ": scales without codes");
-  }
-  for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kGlobals)) {
-    const std::string weight = meta.name.substr(ckpt::kGlobals.size());
-    if (!scaled.contains(weight) || !dtype::is_fp4(source.at(std::string(ckpt::kWeights) + weight).dtype))
-      throw Error(source.path() + ": /" + meta.name + ": an amax without FP4 codes");
-  }
+  check_no_others(source, scaled);
   if (scaled.empty()) throw Error(source.path() + ": marked as quantized, but no weight contains codes");
 }
 
@@ -92,8 +98,12 @@ StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& we
   StoredScales scales{.dtype = meta.dtype, .shape = meta.shape, .bytes = {}, .amax = 0};
   scales.bytes.resize(static_cast<std::size_t>(meta.bytes()));
   source.read(meta.name, scales.bytes);
-  if (meta.dtype == DType::e4m3)
-    source.read(std::string(ckpt::kGlobals) + weight, std::as_writable_bytes(std::span(&scales.amax, 1)));
+  if (meta.dtype != DType::e4m3) return scales;
+  const std::string amax = std::string(ckpt::kGlobals) + weight;
+  source.read(amax, std::as_writable_bytes(std::span(&scales.amax, 1)));
+  // A GEMM multiplies by the amax, --dequantize divides by a scale that is 1 for an amax of 0: only zeros are the same.
+  if (scales.amax == 0 && std::ranges::any_of(scales.bytes, [](std::byte b) { return b != std::byte{0}; }))
+    throw Error(source.path() + ": /" + amax + ": the amax is 0, but scales of the tensor are not");
   return scales;
 }
 
@@ -132,6 +142,7 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
 }
 
 void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table) {
+  std::set<std::string> coded;
   for (const model::Parameter& p : table) {
     if (checkpoint.find(stored_name(p)) == nullptr || !is_codes(checkpoint, p)) continue;
     const std::string name = checkpoint.path() + ": /" + stored_name(p);
@@ -139,7 +150,9 @@ void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vecto
     if (checkpoint.at(stored_name(p)).dtype == DType::e5m2)
       throw Error(name + ": E5M2 codes, which no recipe has for weights");
     (void)read_scales(checkpoint, p.name);
+    coded.insert(p.name);
   }
+  check_no_others(checkpoint, coded);
 }
 
 namespace {

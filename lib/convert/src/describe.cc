@@ -60,7 +60,8 @@ json::Value tensor_record(const ckpt::Checkpoint& checkpoint, const ckpt::Tensor
   record.set("name", meta.name);
   record.set("dtype", dtype::name_of(meta.dtype));
   record.set("shape", json::Array(meta.shape.begin(), meta.shape.end()));
-  if (!meta.precision.empty()) record.set("precision", meta.precision);
+  if (!meta.precision.empty())
+    record.set("precision", dtype::is_fp4(meta.dtype) && meta.precision == "fp8" ? "fp4" : meta.precision);
   if (!meta.reason.empty()) record.set("reason", meta.reason);
   const bool scale =
       meta.name.starts_with(ckpt::kScales) || meta.name.starts_with(ckpt::kGlobals) || meta.name.ends_with("/scale");

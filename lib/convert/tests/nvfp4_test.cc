@@ -269,6 +269,14 @@ TEST_F(Nvfp4, DamagedCheckpointsAreRefused) {
             path + ": /globals/" + name + ": expected one float32 amax");
   EXPECT_EQ(refusal([&](Tensors& t) { t["globals/model.norm.weight"] = t.at("globals/" + name); }),
             path + ": /globals/model.norm.weight: an amax without FP4 codes");
+  const auto codes_refusal = [&] {
+    const ckpt::Checkpoint c = ckpt::Checkpoint::open(path);
+    return error_of([&] { check_codes_of_linears(c, model::parameter_table(hf::parse_config(c.config(), "c"))); });
+  };
+  EXPECT_EQ(codes_refusal(), path + ": /globals/model.norm.weight: an amax without FP4 codes");
+  EXPECT_EQ(refusal([&](Tensors& t) { t.at("globals/" + name).bytes = bytes_of_floats({0}); }),
+            path + ": /globals/" + name + ": the amax is 0, but scales of the tensor are not");
+  EXPECT_EQ(codes_refusal(), path + ": /globals/" + name + ": the amax is 0, but scales of the tensor are not");
   EXPECT_EQ(refusal([&](Tensors& t) { t.erase("scales/" + name); }),
             path + ": /weights/" + name + ": FP4 codes without scales");
   for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF})

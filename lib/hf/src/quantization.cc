@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
@@ -94,10 +93,12 @@ Codes codes_of(const Folder& folder, const FolderWeight& weight, const Quantizat
 }
 
 // A tensor as a weight of the model.
-FolderWeight weight_of(const Folder::Entry& entry, bool fp4) {
+FolderWeight weight_of(const Folder& folder, const Folder::Entry& entry, bool fp4) {
   const TensorInfo& info = *entry.info;
   FolderWeight weight{.name = info.name, .shape = info.shape, .format = info.format, .entry = &entry};
   if (!fp4 || !info.name.ends_with(kPacked)) return weight;
+  if (info.format != DType::u8)
+    throw Error(where(folder, entry) + ": stored as " + info.dtype + "; packed FP4 codes must be U8");
   weight.name = std::string(module_of(info.name)) + std::string(kWeight);
   weight.format = DType::e2m1;
   if (!weight.shape.empty())
@@ -142,7 +143,7 @@ FolderTensors tensors_of(const Folder& folder) {
     } else if (quantized && ends_with_any(name, kActivationSuffixes)) {
       ++tensors.activation_scales;
     } else {
-      const FolderWeight weight = weight_of(entry, fp4);
+      const FolderWeight weight = weight_of(folder, entry, fp4);
       const bool codes = quantized && weight.format == (fp4 ? DType::e2m1 : DType::e4m3);
       tensors.weights.push_back(weight);
       if (quantized) check_excluded(folder, weight, codes, config);
@@ -177,11 +178,13 @@ std::pair<std::vector<std::byte>, float> read_fp4_scales(const Folder& folder, c
   folder.read_rows_f32(*codes.global, 0, 1, std::span(&scale, 1));
   if (!(scale > 0) || !std::isfinite(scale))
     throw Error(where(folder, *codes.global) + ": the scale of the tensor is " + format_short(scale, 6));
+  if (!std::isfinite(dtype::kFp4Range / scale))
+    throw Error(where(folder, *codes.global) + ": the scale of the tensor is " + format_short(scale, 6) +
+                ", for which the amax, 2688 over the scale, is not finite in f32");
   std::vector<std::byte> scales(static_cast<std::size_t>(codes.scales->info->elements()));
   folder.read_rows(*codes.scales, 0, codes.scales->info->shape.front(), scales);
   if (scale == 1 && std::ranges::all_of(scales, [](std::byte b) { return b == std::byte{0}; })) return {scales, 0.0F};
-  const float nearest = std::min(dtype::kFp4Range / scale, std::numeric_limits<float>::max()),
-              rounded = dtype::to_float(dtype::to_bf16(nearest));
+  const float nearest = dtype::kFp4Range / scale, rounded = dtype::to_float(dtype::to_bf16(nearest));
   for (const float amax : {rounded, nearest, std::nextafter(nearest, 0.0F), std::nextafter(nearest, INFINITY)})
     if (dtype::fp4_scale(amax) == scale) return {std::move(scales), amax};
   return {std::move(scales), nearest};

@@ -148,7 +148,11 @@ TEST_F(Quantization, reads_packed_codes_under_two_scales) {
     EXPECT_EQ(found, amax);
   }
   const std::string packed = ": " + module + ".weight_packed", of_tensor = ": " + module + ".weight_global_scale";
-  for (const auto& [bad, text] : {std::pair{0.0F, "0"}, {-1.0F, "-1"}, {std::nanf(""), "nan"}}) {
+  for (const auto& [bad, text] :
+       {std::pair{0.0F, "0"},
+        {-1.0F, "-1"},
+        {std::nanf(""), "nan"},
+        {7.8e-36F, "7.8e-36, for which the amax, 2688 over the scale, is not finite in f32"}}) {
     global(bad);
     const Folder from = folder(kGroups);
     EXPECT_EQ(error_of([&] { read_fp4_scales(from, tensors_of(from).codes.begin()->second); }),
@@ -163,6 +167,8 @@ TEST_F(Quantization, reads_packed_codes_under_two_scales) {
   EXPECT_EQ(refusal(kGroups), ": " + module + ".weight_scale: has shape [10, 8] instead of [160, 8]");
   scales("_scale", {160, 8}, {1});
   EXPECT_EQ(refusal(kGroups), ": " + module + ".weight_scale: stored as F32; scales must be F8_E4M3");
+  codes_->dtype = DType::e4m3;
+  EXPECT_EQ(refusal(kGroups), packed + ": stored as F8_E4M3; packed FP4 codes must be U8");
   codes_.reset();
   EXPECT_EQ(refusal(kGroups), of_tensor + ": scales without codes");
 }

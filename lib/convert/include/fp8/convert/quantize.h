@@ -67,7 +67,8 @@ std::optional<quant::Granularity> stored_scaling(const ckpt::Checkpoint& checkpo
                                                  const std::vector<model::Parameter>& table);
 
 /// Throws Error naming the weight unless the codes among a checkpoint's weights are those of linears of layers and
-/// E4M3 or E2M1, and no scale is bad, see dtype::bad_scale(). Training beside codes needs both. Reads all scales.
+/// E4M3 or E2M1, no scale is bad, see dtype::bad_scale(), and no scale or amax is without codes. Training beside codes
+/// needs all three. Reads all scales.
 void check_codes_of_linears(const ckpt::Checkpoint& checkpoint, const std::vector<model::Parameter>& table);
 
 /// Options of dequantize().

@@ -46,10 +46,10 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 /// Elements that share a factor of a weight's codes. Throws as grid_of().
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 
-/// The scales of a weight's codes as stored.
+/// The scales of a weight's codes as stored. Throws Error if the amax of FP4 codes is 0 and a scale is not.
 StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
-/// The factors of a weight's codes in row-major order. Throws as StoredScales::factors().
+/// The factors of a weight's codes in row-major order. Throws as stored_scales() and StoredScales::factors().
 std::vector<float> read_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
 /// Writes the scales of a weight, and the amax of FP4 codes.

@@ -52,7 +52,7 @@ std::vector<float> read_scales(const Folder& folder, const Codes& codes);
 
 /// The scales of E2M1 codes as stored, [out, in / 16], and the amax of the tensor, to whose dtype::fp4_scale() its
 /// scale belongs: of those with the same scale the one that is a bf16 value, if there is one. Throws Error unless the
-/// scale of the tensor is finite and positive.
+/// scale of the tensor is finite and positive, and 2688 over it finite.
 std::pair<std::vector<std::byte>, float> read_fp4_scales(const Folder& folder, const Codes& codes);
 
 }  // namespace fp8::hf
