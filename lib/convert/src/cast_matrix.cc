@@ -217,41 +217,68 @@ void count(std::span<const float> x, std::span<const std::uint8_t> codes, std::i
   result.counts += {.elements = std::ssize(codes), .saturated = saturated, .underflowed = underflowed};
 }
 
-// E4M3 scales of blocks under the amax of the matrix.
+// FP4 casts of pieces of a matrix under its amax, in buffers that all pieces use.
+class Fp4Pieces {
+ public:
+  Fp4Pieces(const StoredMatrix& x, const FactorGrid& grid, float amax) : x_(x), grid_(grid), amax_(amax) {}
+
+  // Casts a piece and adds the scales of its blocks to `result`.
+  void cast(std::int64_t rows, std::span<std::byte> bytes, CastResult& result) {
+    const std::int64_t blocks = divide_up(rows, grid_.down);
+    codes_.resize(to_size(rows * x_.cols));
+    scales_.resize(to_size(blocks * grid_.cols));
+    quant::cast_to_fp4({}, view_of(bytes.data(), x_.dtype, rows, x_.cols), {.square = true, .amax = amax_},
+                       view_of(codes_.data(), DType::u8, rows, x_.cols),
+                       view_of(scales_.data(), DType::u8, blocks, grid_.cols));
+    const auto stored = std::as_bytes(std::span(scales_));
+    result.scales.bytes.insert(result.scales.bytes.end(), stored.begin(), stored.end());
+    values_.resize(scales_.size());
+    dtype::to_floats(result.scales.dtype, scales_.data(), values_);
+    for (const float v : values_) result.inverse_scales.push_back(v / dtype::fp4_scale(amax_));
+  }
+
+  // The codes of the last piece, two in a byte.
+  std::span<const std::byte> packed() {
+    packed_.resize(codes_.size() / to_size(dtype::packed(DType::e2m1)));
+    dtype::pack_e2m1(codes_, packed_);
+    return std::as_bytes(std::span(packed_));
+  }
+
+  // Adds the counts of the last piece, which begins at row `begin` of the matrix.
+  void add_counts(std::int64_t begin, std::span<const std::byte> bytes, CastResult& result) {
+    values_.resize(to_size(x_.cols));
+    const std::size_t of_row = values_.size() * dtype::size_of(x_.dtype);
+    for (std::size_t r = 0; r * values_.size() < codes_.size(); ++r) {
+      dtype::to_floats(x_.dtype, bytes.data() + r * of_row, values_);
+      count(values_, std::span(codes_).subspan(r * values_.size(), values_.size()),
+            begin + static_cast<std::int64_t>(r), x_.cols, grid_, result);
+    }
+  }
+
+ private:
+  const StoredMatrix& x_;
+  const FactorGrid& grid_;
+  float amax_;
+  std::vector<std::uint8_t> codes_, scales_, packed_;  // codes: one in each byte
+  std::vector<float> values_;
+};
+
+// E4M3 scales of blocks under the amax of the rule or of the matrix.
 CastResult cast_to_nvfp4(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid, const WriteBytes& write) {
+  const float amax = rule.amax ? *rule.amax : amax_of(x);
   CastResult result;
-  StoredScales& scales = result.scales;
-  scales.dtype = scale_type(rule.scaling);
-  scales.shape = scales_shape(rule.scaling, x.rows, x.cols);
-  scales.amax = std::max(amax_of(x), rule.least_amax);
-  const quant::Fp4Cast cast{.square = true, .amax = scales.amax};
-  std::vector<std::uint8_t> codes, block_scales, bytes_of_codes;
-  std::vector<float> values;
+  result.scales = {
+      .dtype = scale_type(rule.scaling), .shape = scales_shape(rule.scaling, x.rows, x.cols), .amax = amax};
+  Fp4Pieces pieces(x, grid, amax);
   Losses losses;
   for_pieces(
       x,
       [&](std::int64_t begin, std::int64_t rows, std::span<std::byte> bytes) {
-        codes.resize(to_size(rows * x.cols));
-        block_scales.resize(to_size(divide_up(rows, grid.down) * grid.cols));
-        quant::cast_to_fp4({}, view_of(bytes.data(), x.dtype, rows, x.cols), cast,
-                           view_of(codes.data(), DType::u8, rows, x.cols),
-                           view_of(block_scales.data(), DType::u8, divide_up(rows, grid.down), grid.cols));
-        const auto stored = std::as_bytes(std::span(block_scales));
-        scales.bytes.insert(scales.bytes.end(), stored.begin(), stored.end());
-        values.resize(block_scales.size());
-        dtype::to_floats(scales.dtype, block_scales.data(), values);
-        for (const float v : values) result.inverse_scales.push_back(v / dtype::fp4_scale(scales.amax));
-        bytes_of_codes.resize(codes.size() / 2);
-        dtype::pack_e2m1(codes, bytes_of_codes);
-        const auto out = std::as_writable_bytes(std::span(bytes_of_codes));
-        write(out);
-        values.resize(to_size(x.cols));
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const std::size_t first = to_size(r * x.cols);
-          dtype::to_floats(x.dtype, bytes.data() + first * dtype::size_of(x.dtype), values);
-          count(values, std::span(codes).subspan(first, values.size()), begin + r, x.cols, grid, result);
-        }
-        if (rule.losses) losses.add(x, rule, begin, bytes, out, grid, result);
+        pieces.cast(rows, bytes, result);
+        const std::span<const std::byte> codes = pieces.packed();
+        write(codes);
+        pieces.add_counts(begin, bytes, result);
+        if (rule.losses) losses.add(x, rule, begin, bytes, codes, grid, result);
       },
       grid.down);
   return result;

@@ -42,7 +42,7 @@ struct Entry {
   Way way;
   std::vector<hf::TensorSpec> tensors;  // the weight; scales after codes
   std::size_t file = 0;                 // number of its file
-  float amax = 0;                       // NVFP4: the largest amax of linears that servers compute as one
+  std::optional<float> amax{};          // NVFP4: the largest amax of linears that servers compute as one
 };
 
 std::vector<std::int64_t> block_grid(const model::Parameter& p) {
@@ -237,8 +237,7 @@ void write_fp4_scales(const StoredScales& scales, const std::vector<hf::TensorSp
 // How a weight is cast for the format.
 CastRule rule_of(const Entry& entry, ExportFormat format) {
   if (format == ExportFormat::nvfp4)
-    return {
-        .format = DType::e2m1, .scaling = quant::Granularity::block16x16, .least_amax = entry.amax, .losses = false};
+    return {.format = DType::e2m1, .scaling = quant::Granularity::block16x16, .amax = entry.amax, .losses = false};
   const bool rows = format == ExportFormat::compressed_tensors;
   return {.scaling = rows ? quant::Granularity::row : quant::Granularity::block128x128, .losses = false};
 }
@@ -446,17 +445,15 @@ std::vector<std::vector<Entry*>> fused_linears(std::vector<Entry>& entries) {
 void share_amaxes(const OpenModel& model, std::vector<Entry>& entries, ExportReport& report) {
   std::vector<const model::Parameter*> differ;
   for (const std::vector<Entry*>& group : fused_linears(entries)) {
-    float largest = 0;
-    bool same = true;
-    for (Entry* e : group) {
-      e->amax = e->way == Way::quantize ? amax_of(stored_matrix(model.source, *e->parameter))
-                                        : stored_scales(model.source, e->parameter->name).amax;
-      same = same && dtype::fp4_scale(e->amax) == dtype::fp4_scale(group.front()->amax);
-      largest = std::max(largest, e->amax);
-    }
+    std::vector<float> amaxes;
+    for (const Entry* e : group)
+      amaxes.push_back(e->way == Way::quantize ? amax_of(stored_matrix(model.source, *e->parameter))
+                                               : stored_scales(model.source, e->parameter->name).amax);
+    const bool same =
+        std::ranges::all_of(amaxes, [&](float a) { return dtype::fp4_scale(a) == dtype::fp4_scale(amaxes.front()); });
     for (Entry* e : group) {
       if (!same && e->way == Way::keep_codes) differ.push_back(e->parameter);
-      e->amax = largest;
+      e->amax = std::ranges::max(amaxes);
     }
   }
   if (differ.empty()) return;

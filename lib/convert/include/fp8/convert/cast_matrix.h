@@ -60,7 +60,7 @@ struct CastRule {
   dtype::DType format = dtype::DType::e4m3;                 ///< e4m3 or e5m2; e2m1 for block16x16
   quant::Granularity scaling = quant::Granularity::tensor;  ///< tensor, row, block128x128, block1x32, or block16x16
   bool power_of_2 = false;                                  ///< scales rounded down to powers of two; block1x32 always
-  float least_amax = 0;                                     ///< block16x16: the amax if that of the matrix is smaller
+  std::optional<float> amax{};                              ///< block16x16: an amax of at least that of the matrix
   bool losses = true;                                       ///< compute signal and noise of the result
 };
 
@@ -118,8 +118,9 @@ struct CastResult {
 float amax_of(const StoredMatrix& x);
 
 /// Reads the matrix twice, in pieces, and passes its codes to `write` in the second pass; for the blocks of
-/// block128x128 and block1x32, whose amaxes are those of a piece, only once. Codes of block16x16 are packed. Throws
-/// Error that names the matrix when an element is not finite. Deterministic, independent of the number of threads.
+/// block128x128 and block1x32, whose amaxes are those of a piece, and under the amax of the rule, only once. Codes of
+/// block16x16 are packed. Throws Error that names the matrix when an element is not finite. Deterministic, independent
+/// of the number of threads.
 CastResult cast_matrix(const StoredMatrix& x, const CastRule& rule, const WriteBytes& write);
 
 /// Stores `values`, the elements of rows from `first` on, in the format `type`, f32 or bf16, at `out` (host memory, any
