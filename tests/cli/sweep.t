@@ -233,7 +233,12 @@ done
 for flag in -n --help -h --version; do
   checked "seed = 1\nside a: --precision bf16 $flag\n" "late.sweep:2: side a: $flag: $why" $train
 done
-checked 'seed = 1, 2\n' "--gradients g.safetensors: runs seed=1 and seed=2 would write this file; each needs one of its own, as a setting gradients = A, B or a side gives it" $train --gradients g.safetensors
+shared="--gradients g.safetensors: runs seed=1 and seed=2 would write this file; each needs one of its own, as a setting gradients = A, B or a side \
+gives it"
+echo '{"gradients": "g.safetensors"}' >gradients.json
+for words in "--gradients g.safetensors" "--config gradients.json"; do
+  checked 'seed = 1, 2\n' "$shared" $train $words
+done
 printf 'side a: --gradients a.safetensors\nside b: --gradients=b.safetensors\n' >late.sweep
 ok "files of gradients that differ are no error" fp8-sweep late.sweep -n -- $train
 printf 'side a: --precision bf16\nside b: --data gone.h5\n' >late.sweep

@@ -78,17 +78,17 @@ void check_phases(const launch::Job& job) {
     const std::vector<std::string> words = launch::command_line(job.command, job.run, &*job.phases, i);
     variants.emplace_back(words.begin() + static_cast<std::ptrdiff_t>(job.command.size()), words.end());
   }
-  std::optional<std::vector<launch::Refusal>> found;
+  std::optional<std::vector<launch::Verdict>> found;
   try {
-    found = launch::refusals_of(job.command, variants, launch::Depth::flags);
+    found = launch::verdicts_of(job.command, variants, launch::Depth::flags);
   } catch (const Error&) {
     return;
   }
   for (std::size_t i = 1; found && i < found->size(); ++i) {
-    const launch::Refusal& refusal = (*found)[i];
-    if (!refusal.reason.empty() && refusal.reason != found->front().reason)
-      throw Error(job.phases->name + ":" + std::to_string(job.phases->list[i - 1].line) + ": " + refusal.reason,
-                  refusal.status);
+    const launch::Verdict& verdict = (*found)[i];
+    if (!verdict.reason.empty() && verdict.reason != found->front().reason)
+      throw Error(job.phases->name + ":" + std::to_string(job.phases->list[i - 1].line) + ": " + verdict.reason,
+                  verdict.status);
   }
 }
 

@@ -33,16 +33,20 @@ int check_variants(const cli::Arguments& given, std::span<char* const> argv) {
     if (!flags.is_array()) throw Error("standard input: expected arrays of strings");
     for (const json::Value& flag : flags.as_array()) words.push_back(flag.as_string());
     json::Value error, status = static_cast<int>(Exit::done);
+    std::string gradients;
     try {
       if (all) {
-        command.check(words, given.flag("dry-run"));
+        gradients = command.check(words, given.flag("dry-run"));
       } else {
         train::CommandCheck::check_flags(words);
       }
     } catch (const Error& e) {
       error = cli::error_message(e), status = static_cast<int>(e.code());
     }
-    out.json(json::object({{"type", "variant"}, {"error", std::move(error)}, {"status", std::move(status)}}));
+    json::Value record =
+        json::object({{"type", "variant"}, {"error", std::move(error)}, {"status", std::move(status)}});
+    if (!gradients.empty()) record.as_object().set("gradients", gradients);
+    out.json(record);
   }
   return static_cast<int>(Exit::done);
 }

@@ -52,7 +52,7 @@ std::string place_of(const launch::Sweep& sweep, const launch::SweepJob& job, co
     flags.insert(flags.end(), part.words.begin(), part.words.end());
     variants.push_back(variant_of(job, run, flags));
   }
-  const auto found = launch::refusals_of(job.command, variants, depth);
+  const auto found = launch::verdicts_of(job.command, variants, depth);
   for (std::size_t i = 0; found && i < parts.size(); ++i)
     if ((*found)[i].reason == reason) return parts[i].place;
   return sweep.name + ": ";
@@ -86,22 +86,15 @@ void check_that_runs_train(const launch::Sweep& sweep, const launch::SweepJob& j
 }
 
 // Throws Error if two runs would write the gradients of --gradients to one file, which the second would refuse.
-void check_files_of_gradients(const launch::SweepJob& job) {
-  constexpr std::string_view kFlag = "--gradients";
+void check_files_of_gradients(const launch::SweepJob& job, const std::vector<launch::Verdict>& verdicts) {
   std::map<std::string, const launch::SweepRun*> runs;
-  for (const launch::SweepRun& run : job.runs) {
-    Words words = job.command;
-    words.insert(words.end(), run.flags.begin(), run.flags.end());
-    std::string file;
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (words[i] == kFlag && i + 1 < words.size()) file = words[i + 1];
-      if (words[i].starts_with(std::string(kFlag) + "=")) file = words[i].substr(kFlag.size() + 1);
-    }
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const std::string& file = verdicts[i].gradients;
     if (file.empty()) continue;
-    const auto [other, is_new] = runs.emplace(file, &run);
+    const auto [other, is_new] = runs.emplace(file, &job.runs[i]);
     if (!is_new)
       throw Error(
-          std::string(kFlag) + " " + file + ": runs " + other->second->name + " and " + run.name +
+          "--gradients " + file + ": runs " + other->second->name + " and " + job.runs[i].name +
           " would write this file; each needs one of its own, as a setting gradients = A, B or a side gives it");
   }
 }
@@ -111,19 +104,19 @@ void check_files_of_gradients(const launch::SweepJob& job) {
 void check_runs(const launch::Sweep& sweep, const launch::SweepJob& job, bool needs_files,
                 const std::function<void(const std::string&)>& note) {
   check_that_runs_train(sweep, job);
-  check_files_of_gradients(job);
   const launch::Depth depth = needs_files ? launch::Depth::files : launch::Depth::existing_files;
   std::vector<Words> variants;
   for (const launch::SweepRun& run : job.runs) variants.push_back(variant_of(job, run, run.flags));
-  const auto found = launch::refusals_of(job.command, variants, depth);
+  const auto found = launch::verdicts_of(job.command, variants, depth);
   if (!found) return note("COMMAND: no word of it is fp8-step, so the flags of runs are not checked before they start");
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    const launch::Refusal& refusal = (*found)[i];
-    if (refusal.reason.empty()) continue;
+    const launch::Verdict& verdict = (*found)[i];
+    if (verdict.reason.empty()) continue;
     const launch::SweepRun& run = job.runs[i];
-    throw Error(place_of(sweep, job, run, refusal.reason, depth) + "run " + run.name + ": " + refusal.reason,
-                refusal.status);
+    throw Error(place_of(sweep, job, run, verdict.reason, depth) + "run " + run.name + ": " + verdict.reason,
+                verdict.status);
   }
+  check_files_of_gradients(job, *found);
 }
 
 }  // namespace fp8::checks

@@ -10,10 +10,11 @@
 namespace fp8::launch {
 namespace {
 
-Refusal refusal_of(const std::string& line) {
+Verdict verdict_of(const std::string& line) {
   const json::Value record = json::parse(line, "fp8-step");
   const json::Object& fields = record.as_object();
-  return {fields.get_string_or("error", "", "fp8-step"), static_cast<Exit>(fields.get_int("status", "fp8-step"))};
+  return {fields.get_string_or("error", "", "fp8-step"), static_cast<Exit>(fields.get_int("status", "fp8-step")),
+          fields.get_string_or("gradients", "", "fp8-step")};
 }
 
 // The last line of standard error, without the name of the tool.
@@ -24,9 +25,9 @@ std::string message_of(std::string text) {
   return text.starts_with(kTool) ? text.substr(kTool.size()) : text;
 }
 
-// The refusals of one fp8-step, or why it refuses the command without a variant.
+// The verdicts of one fp8-step, or why it refuses the command without a variant.
 struct Answer {
-  std::vector<Refusal> refusals{};
+  std::vector<Verdict> verdicts{};
   std::optional<Error> error{};
 };
 
@@ -47,24 +48,24 @@ std::optional<Answer> answer_of(std::vector<std::string> words, std::span<const 
   Answer answer;
   try {
     for (std::size_t from = 0, end = 0; (end = result->out.find('\n', from)) != std::string::npos; from = end + 1)
-      answer.refusals.push_back(refusal_of(result->out.substr(from, end - from)));
+      answer.verdicts.push_back(verdict_of(result->out.substr(from, end - from)));
   } catch (const Error&) {
     return std::nullopt;  // a wrapper that prints something else
   }
-  if (answer.refusals.size() != variants.size()) return std::nullopt;
+  if (answer.verdicts.size() != variants.size()) return std::nullopt;
   return answer;
 }
 
 }  // namespace
 
-std::optional<std::vector<Refusal>> refusals_of(std::span<const std::string> command,
+std::optional<std::vector<Verdict>> verdicts_of(std::span<const std::string> command,
                                                 std::span<const std::vector<std::string>> variants, Depth depth) {
   std::optional<Error> error;
   for (auto word = command.begin(); word != command.end(); ++word) {
     if (*word != "fp8-step" && !word->ends_with("/fp8-step")) continue;
     if (word != command.begin() && word + 1 == command.end()) break;  // a name, as $0 of a script
     std::optional<Answer> answer = answer_of({word, command.end()}, variants, depth);
-    if (answer && !answer->error) return std::move(answer->refusals);
+    if (answer && !answer->error) return std::move(answer->verdicts);
     if (answer && !error) error = std::move(answer->error);
   }
   if (error) throw Error(*error);

@@ -76,7 +76,7 @@ void CommandCheck::check_flags(std::span<const std::string> words) {
   settings::check_settings(settings::step_config(settings::with_config(command, cli::parse(command, words))));
 }
 
-void CommandCheck::check(std::span<const std::string> words, bool needs_files) {
+std::string CommandCheck::check(std::span<const std::string> words, bool needs_files) {
   const cli::Command command = cli::with_common(settings::step_command());
   const cli::Arguments arguments = settings::with_config(command, cli::parse(command, words));
   settings::RunConfig config = settings::step_config(arguments);
@@ -86,7 +86,8 @@ void CommandCheck::check(std::span<const std::string> words, bool needs_files) {
   json::Value key = config.flags;
   for (const char* own : {"seed", "out"}) key.as_object().set(own, resumes ? json::Value(config.out) : json::Value());
   const std::string configuration = model + json::dump(key);
-  if (checked_.contains(configuration)) return;
+  if (checked_.contains(configuration)) return config.gradients;
+  const std::string gradients = config.gradients;
   config.model = named(model, needs_files);
   if (needs_files && !config.data.empty()) (void)File::open_read(config.data);
   if (resumes) {
@@ -96,6 +97,7 @@ void CommandCheck::check(std::span<const std::string> words, bool needs_files) {
     (void)printed_config(config, *comm::solo(), fewest_ranks(config));
   }
   checked_.insert(configuration);
+  return gradients;
 }
 
 // The checkpoint that MODEL names, or MODEL itself if it cannot be opened now.
