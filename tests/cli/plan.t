@@ -67,6 +67,9 @@ says "a run that fits says that --zero 1 keeps whole gradients" '^tensorwise: --
 is "not with one rank for a copy, or other stages" "$(for zero in "1 --dp-replicate 8" 2; do plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero $zero; done | grep -c 'whole gradients')" 0
 says "and how much is lacking" '^tensorwise does not fit: [0-9.]+ GiB more than 79.1 GiB$' plan llama3-8b --machine h100-sxm
 is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]' 405b.json --machine h100-sxm --ranks 1024 --tp 8 --pp 8 --grad-accumulation 64 --seq-length 8192 --batch-size 1 --recompute full)" "[1024, True, 'communication']"
+plan llama-124m --machine h100-sxm --seq-length 64 --batch-size 1 --update-rms-every 5 >measured 2>err </dev/null
+is "the copy that measures an update has memory, and the command its flag" \
+  "$(grep -c '^ *changes of weights  *147 MiB' measured) $(tail -n 1 measured | grep -o -e '--update-rms-every .*')" "1 --update-rms-every 5"
 plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >fitted 2>err </dev/null
 is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
 says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted

@@ -514,7 +514,8 @@ void add_watching(Rows& rows) {
            .acts_under(under_all),
        whole("update-rms-every", "0", 0,
              "steps between those whose records have the size of the update, by kind of parameter; 0: none",
-             &R::update_rms_every),
+             &R::update_rms_every)
+           .in(kStep | kPlan),
        file("gradients", "FILE",
             "safetensors file for the gradient of each parameter in the first step of this start, before clipping",
             &R::gradients),
