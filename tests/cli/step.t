@@ -267,7 +267,7 @@ fp8-step m.h5 --config run.json --power-of-2-scales --out c >c.log 2>err
 [ "$(losses c.log)" != "$(losses a.log)" ]
 result $? "--power-of-2-scales changes the losses"
 refused "a missing configuration is refused" 'none.json: No such file' $full --config none.json
-refused "an endless configuration is refused" '/dev/zero: larger than 16777216 bytes$' $full --config /dev/zero
+refused "an endless configuration is refused" '/dev/zero: larger than 16 MiB, the most that is read$' $full --config /dev/zero
 echo '{"lr": 1' >bad.json
 refused "a configuration that is not JSON is refused" 'bad.json: line 2' $full --config bad.json
 echo '{"lrx": 1}' >bad.json

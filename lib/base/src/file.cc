@@ -194,7 +194,9 @@ void File::close() {
 std::string read_whole_file(const std::string& path, std::uint64_t max_bytes, const File::Waiting& waiting) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   File file = File::open_read(path, waiting);
-  const auto too_large = [&] { return Error(path + ": larger than " + std::to_string(max_bytes) + " bytes"); };
+  const auto too_large = [&] {
+    return Error(path + ": larger than " + human_bytes(max_bytes) + ", the most that is read");
+  };
   const std::uint64_t expected = file.size();  // 0 for a pipe
   if (expected > max_bytes) throw too_large();
   std::string text;

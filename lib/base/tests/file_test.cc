@@ -177,8 +177,9 @@ TEST(ReadTextFile, IsBounded) {
   write_file(folder.at("f"), text);
   EXPECT_EQ(read_text_file(folder.at("f"), text.size()), text);
   EXPECT_EQ(error_of([&] { read_text_file(folder.at("f"), text.size() - 1); }),
-            folder.at("f: larger than 200002 bytes"));
-  EXPECT_EQ(error_of([&] { read_text_file("/dev/zero", 1000); }), "/dev/zero: larger than 1000 bytes");
+            folder.at("f: larger than 195 KiB, the most that is read"));
+  EXPECT_EQ(error_of([&] { read_text_file("/dev/zero", 1000); }),
+            "/dev/zero: larger than 1000 B, the most that is read");
   EXPECT_EQ(error_of([&] { read_text_file(folder.path(), 1 << 20); }), folder.path() + ": cannot read: Is a directory");
   EXPECT_EQ(read_text_file("/dev/null", 0), "");
 }

@@ -104,7 +104,7 @@ TEST(ParseFile, NamesThePath) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("file", "{\"a\": }");
   EXPECT_EQ(error_of([&] { parse_file(path); }).substr(0, path.size() + 18), path + ": line 1 column 7:");
-  EXPECT_EQ(error_of([&] { parse_file(path, {.max_bytes = 3}); }), path + ": larger than 3 bytes");
+  EXPECT_EQ(error_of([&] { parse_file(path, {.max_bytes = 3}); }), path + ": larger than 3 B, the most that is read");
   std::filesystem::remove(path);
   EXPECT_EQ(error_of([&] { parse_file(path); }), path + ": No such file or directory");
 }
