@@ -129,6 +129,10 @@ status "a file exists" 2 import lora.yaml --model llama3 -o lora
 says "which is said" '^fp8-import: lora/run.json: exists' import lora.yaml --model llama3 -o lora
 echo 'neftune_noise_alpha: 5' | cat lora.yaml - >noise.yaml
 status "a key without counterpart" 1 import noise.yaml --model llama3 -o noise -q
+is "-q prints no table" "$(cat out)" ""
+printf '%s\n' 'add_tokens: a,b' 'resize_vocab: true' | cat lora.yaml - >tokens.yaml
+says "keys of one reason have one line, which says what is lost" '^fp8-import: tokens.yaml: add_tokens, resize_vocab: no counterpart: the tokenizer and the' \
+  import tokens.yaml --model llama3
 ok "run.json is written" test -f noise/run.json
 ok "run.sh is not" test ! -e noise/run.sh
 status "that key allowed" 0 import noise.yaml --model llama3 -o noise -f --allow neftune_noise_alpha

@@ -1,4 +1,5 @@
 // fp8-import: a configuration of another trainer as one of fp8-step. See fp8-import(1).
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -37,6 +38,26 @@ void check_flags(foreign::Import& import) {
   } catch (const Error& e) {
     import.missing.emplace_back(e.what());
   }
+}
+
+// A line for each reason why keys have no counterpart, with the keys of a file that have it.
+std::vector<std::string> lines_of(const std::vector<foreign::Answer>& refused) {
+  struct Reason {
+    std::string file, why, keys;
+  };
+  std::vector<Reason> reasons;
+  for (const foreign::Answer& a : refused) {
+    const auto same = std::ranges::find_if(
+        reasons, [&](const Reason& r) { return !a.why.empty() && r.file == a.file && r.why == a.why; });
+    if (same == reasons.end())
+      reasons.push_back({a.file, a.why, a.key});
+    else
+      same->keys += ", " + a.key;
+  }
+  std::vector<std::string> lines;
+  for (const Reason& r : reasons)
+    lines.push_back(r.file + ": " + r.keys + ": no counterpart" + (r.why.empty() ? "" : ": " + r.why));
+  return lines;
 }
 
 // The files that the import has read, which no output replaces.
@@ -94,14 +115,13 @@ int run_import(const cli::Arguments& arguments) {
   if (arguments.flag("json")) {
     for (const foreign::Answer& a : import.answers) out.json(import_tool::record_of(a));
     for (const std::string& what : import.missing) out.json(json::object({{"type", "missing"}, {"what", what}}));
-  } else {
+  } else if (!arguments.flag("quiet")) {
     out.text(import_tool::table_of(import, cli::Style::for_stdout()));
   }
   for (const std::string& what : import.missing) cli::print_error(kName, "missing: " + what);
   if (!arguments.flag("quiet")) {
     for (const std::string& what : import.unready) cli::print_error(kName, what);
-    for (const foreign::Answer& a : refused)
-      cli::print_error(kName, a.file + ": " + a.key + ": no counterpart" + (a.why.empty() ? "" : ": " + a.why));
+    for (const std::string& line : lines_of(refused)) cli::print_error(kName, line);
     if (arguments.has("output") && reason.empty()) note_of_older(arguments.text("output"));
     if (arguments.has("output") && !reason.empty()) cli::print_error(kName, "run.sh is not written: " + reason);
   }

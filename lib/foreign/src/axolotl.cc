@@ -11,6 +11,7 @@
 #include "families.h"
 #include "fp8/base/text.h"
 #include "named_files.h"
+#include "trainer_rows.h"
 #include "trainers.h"
 
 namespace fp8::foreign {
@@ -314,7 +315,7 @@ void read_axolotl(Import& import) {
   read_losses(m);
   read_saving(m);
   read_axolotl_plugins(m);
-  m.keys().rest(axolotl_rows());
+  m.keys().rest(axolotl_rows(), trainer_rows());
 }
 
 }  // namespace fp8::foreign

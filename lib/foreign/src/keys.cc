@@ -171,6 +171,10 @@ void Keys::rest_of(const std::string& path, const json::Value& value, std::span<
   if (leaf && !path.empty()) answer_unknown(path, rows);
 }
 
-void Keys::rest(std::span<const KeyRow> rows) { rest_of("", document_.root, rows); }
+void Keys::rest(std::span<const KeyRow> rows, std::span<const KeyRow> more) {
+  std::vector<KeyRow> all(rows.begin(), rows.end());
+  all.insert(all.end(), more.begin(), more.end());
+  rest_of("", document_.root, all);
+}
 
 }  // namespace fp8::foreign

@@ -14,6 +14,7 @@
 #include "llama_factory_keys.h"
 #include "mapping.h"
 #include "named_files.h"
+#include "trainer_rows.h"
 #include "trainer_schedule.h"
 #include "trainers.h"
 
@@ -62,7 +63,7 @@ class Reader {
     saving();
     answer_llama_factory_features(map_);
     other_files();
-    map_.keys().rest(llama_factory_keys());
+    map_.keys().rest(llama_factory_keys(), trainer_rows());
   }
 
  private:

@@ -50,9 +50,9 @@ class Keys {
   void answer(std::string_view path, Class cls, std::string here, std::string why = {});
   /// Throws Error(path, line, key, reason) for a key whose value cannot be meant.
   [[noreturn]] void refuse(std::string_view path, const std::string& reason) const;
-  /// Answers the remaining keys by the first row that matches; a key that no row matches has no counterpart, with the
-  /// nearest known name if it looks like a slip of the keyboard.
-  void rest(std::span<const KeyRow> rows);
+  /// Answers the remaining keys by the first row that matches, of `rows` and then of `more`; a key that no row matches
+  /// has no counterpart, with the nearest known name if it looks like a slip of the keyboard.
+  void rest(std::span<const KeyRow> rows, std::span<const KeyRow> more = {});
 
  private:
   const Document& document_;
