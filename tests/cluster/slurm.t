@@ -12,17 +12,29 @@ export SLURM_PMIX_FENCE=ring # as in the scripts
 task() { srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=1 "$@"; }
 verifies() { for s in "$1"/step-????????; do fp8-info --verify "$s" || return 1; done; }
 first_steps() { sed -n 's/.*"first_step":\([0-9]*\),.*/\1/p' "$1/log.jsonl" | paste -s -d ' '; }
-sleeping waits.c </dev/null && cc -shared -fPIC -o waits.so waits.c # jobs that run beside others leave them the cores
+# Jobs that run beside others leave them the cores. Rank 1 takes a second to end after main, while srun sends TERM, because rank 0 has ended with a status.
+sleeping waits.c <<'END' && cc -shared -fPIC -o waits.so waits.c
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((destructor)) static void ends_late(void) {
+  const char *rank = getenv("SLURM_PROCID");
+  if (rank && !strcmp(rank, "1") && !strcmp(program_invocation_short_name, "fp8-step")) sleep(1);
+}
+END
 
-# --- a job that Slurm stops before its time limit, which it checks every 30 seconds; the end of the script waits for it
+# --- a job that Slurm stops before its time limit; the end of the script waits for it
 echo '{"steps":100000}' >limited.json
-limited=$(job --nodelist=node-1,node-2 $few --time=1 --signal=B:USR1@50 --export="ALL,LD_PRELOAD=$PWD/waits.so" "$cpu" fp8-step $flags --out limited --config limited.json)
+limited=$(job --nodelist=node-1,node-2 $few --time=60 --signal=B:USR1@50 --export="ALL,LD_PRELOAD=$PWD/waits.so" "$cpu" fp8-step $flags --out limited --config limited.json)
 
 # --- a node that dies, and a job that Slurm requeues therefore
 dying=$(job --exclude=node-1 $few --export="ALL,LD_PRELOAD=$PWD/waits.so" "$cpu" fp8-step $flags --out dying --steps 60 --save-every 10)
 soon grep -q '"type":"checkpoint"' dying/log.jsonl
 crash node-3
 scontrol update NodeName=node-3 State=down Reason=gone # as Slurm does itself after SlurmdTimeout
+soon grep -q '"type":"step"' limited/log.jsonl
+scontrol update JobId="$limited" TimeLimit=1 # Slurm checks limits every 30 seconds, and asks now for a stop at the next check
 
 # --- the bits of one node
 ok "four ranks on one node" task -N1 -n4 -w node-1 fp8-step $flags $numbers --out one
@@ -75,7 +87,7 @@ ok "scancel ends a job" ends "$cancelled" CANCELLED
 ok "the job has saved" repeated grep -q '"reason":"stopped on request"' cancelled/log.jsonl
 is "it is not requeued" "$(scontrol -o show job "$cancelled" | grep -o ' JobState=[A-Z]*\| Restarts=[0-9]*' | paste -s)" "$(printf ' JobState=CANCELLED\t Restarts=0')"
 ok "its checkpoints verify" verifies cancelled
-stopped=$(job -N2 $few "$cpu" fp8-step $flags --out stopped --steps 100000)
+stopped=$(job -N2 $few --export="ALL,LD_PRELOAD=$PWD/waits.so" "$cpu" fp8-step $flags --out stopped --steps 100000)
 soon grep -q '"type":"step"' stopped/log.jsonl
 scancel --signal=USR1 "$stopped"
 ok "a checkpoint that the user asks for ends a job" ends "$stopped" FAILED

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cerrno>
-#include <ctime>
 
 #include "fp8/base/error.h"
 #include "fp8/base/folders.h"
@@ -17,13 +16,15 @@
 
 namespace fp8::cli {
 StopSignals::StopSignals(Hooks hooks) : hooks_(std::move(hooks)) {
-  sigemptyset(&held_);
+  sigset_t held;
+  sigemptyset(&held);
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
-    if (!signal_ignored(signal)) sigaddset(&held_, signal);
+    if (!signal_ignored(signal)) sigaddset(&held, signal);
   }
-  signals_ = ::signalfd(-1, &held_, SFD_CLOEXEC | SFD_NONBLOCK);
+  signals_ = ::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
   end_ = ::eventfd(0, EFD_CLOEXEC);
-  const int error = signals_ < 0 || end_ < 0 ? errno : ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  sigset_t before;
+  const int error = signals_ < 0 || end_ < 0 ? errno : ::pthread_sigmask(SIG_BLOCK, &held, &before);
   const auto close = [this] {
     for (const int fd : {signals_, end_})
       if (fd >= 0) ::close(fd);
@@ -35,7 +36,7 @@ StopSignals::StopSignals(Hooks hooks) : hooks_(std::move(hooks)) {
   try {
     thread_ = start_thread([this] { listen(); });
   } catch (const Error&) {
-    (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     close();
     throw;
   }
@@ -46,10 +47,6 @@ StopSignals::~StopSignals() {
   thread_.join();
   ::close(signals_);
   ::close(end_);
-  const timespec at_once{};
-  while (::sigtimedwait(&held_, nullptr, &at_once) > 0 || errno == EINTR) {
-  }
-  (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void StopSignals::begin() {

@@ -9,11 +9,12 @@
 
 namespace fp8::cli {
 
-/// Blocks the signals during its lifetime, also in threads that start meanwhile: create it before any thread. A thread
-/// of its own reads the signals from a descriptor (signalfd); there is no signal handler, since the f32 kernels that
-/// oneDNN 2.6 generates use the stack pointer as a general register, and the frame that the kernel pushes for a handler
-/// would overwrite the heap. Signals that are ignored at construction, as after nohup or in a background job of a
-/// shell, stay ignored.
+/// Blocks the signals from its construction on, also in threads that start later: create it before any thread. They
+/// stay blocked after its lifetime, until the process ends: when the first rank has ended with a status that is not 0,
+/// such as 75, srun(1) sends TERM to the others, which must end with that status too. A thread of its own reads the
+/// signals from a descriptor (signalfd); there is no signal handler, since the f32 kernels that oneDNN 2.6 generates
+/// use the stack pointer as a general register, and the frame that the kernel pushes for a handler would overwrite the
+/// heap. Signals that are ignored at construction, as after nohup or in a background job of a shell, stay ignored.
 class StopSignals {
  public:
   /// Called for each signal by the thread that reads them, one at a time.
@@ -25,7 +26,6 @@ class StopSignals {
 
   /// Throws Error if the system refuses.
   explicit StopSignals(Hooks hooks);
-  /// Discards the pending requests and restores the previous signal mask.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -40,7 +40,6 @@ class StopSignals {
   void heard(int signal);
 
   Hooks hooks_;
-  sigset_t held_{}, before_{};
   int signals_ = -1, end_ = -1;  // descriptors
   std::mutex mutex_;             // guards the members below
   bool begun_ = false;
