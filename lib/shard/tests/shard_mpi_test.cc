@@ -116,12 +116,14 @@ TEST(Store, AReplicaThatDiffersIsNamed) {
                                                                    " is not the same as replica 0");
 }
 
-// All ranks of tensor parallelism have the norms, and two of four the same key heads; query heads differ on all.
+// All ranks of tensor parallelism have the norms, and half of an even number of them the same key head; query heads
+// differ on all.
 TEST(Store, ACopyOnATpRankThatDiffersIsNamed) {
   const int ranks = world().size();
   if (ranks == 1) GTEST_SKIP() << "one rank has no copies";
   hf::ModelConfig config = small_model();
-  config.num_key_value_heads = 2, config.intermediate_size = 64;
+  const int key_heads = ranks % 2 == 0 ? 2 : 1;
+  config.num_attention_heads = 4 * ranks, config.num_key_value_heads = key_heads, config.intermediate_size = 64;
   Kit kit(comm::Mesh(world(), {1, 1, 1, 1, ranks}), config, small_table(config), store_of(DType::bf16));
   kit.fill(odd_value);
   const auto check = [&](const std::string& name, int first) {
@@ -139,7 +141,7 @@ TEST(Store, ACopyOnATpRankThatDiffersIsNamed) {
     value = before;
   };
   check("self_attn.k_norm", 0);
-  check("self_attn.k_proj", ranks == 4 ? 2 : ranks - 1);
+  check("self_attn.k_proj", ranks - ranks / key_heads);
   check("self_attn.q_proj", ranks - 1);
 }
 
