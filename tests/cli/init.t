@@ -102,11 +102,11 @@ status "a full standard output gives status 2" 2 sh -c 'fp8-init tiny -o full.h5
 fp8-init tiny --set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=8 -o big.h5 >out 2>err
 mkfifo endless && yes >endless 2>/dev/null &
 writer=$!
-# ended SIGNAL COMMAND...: prints the status of a command that gets the signal while it writes, and what it left
+# ended SIGNAL COMMAND...: prints the status of a command that gets the signal while it writes, and what it left. A write to the output does not return.
 ended() {
   signal=$1
   shift
-  "$@" >out 2>err </dev/null &
+  env FAULT_UNDER="$(pwd -P)" FAULT_DO=hang FAULT_CALLS=write FAULT_PATH="$file" FAULT_AT=1 LD_PRELOAD="$O/test/fault.so" "$@" >out 2>err </dev/null &
   tool=$!
   while [ -z "$(find . -maxdepth 1 -name '.ended.*.tmp')" ] && kill -0 $tool 2>/dev/null; do sleep 0.01; done
   kill -"$signal" $tool 2>/dev/null
@@ -117,6 +117,7 @@ big="--set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=
 # shellcheck disable=SC2086 # lists of words on purpose
 for words in "fp8-init tiny $big" "fp8-convert big.h5 --dtype bf16" "fp8-quantize big.h5 --scaling row" \
   "fp8-export big.h5 -q" "fp8-tokenize endless"; do
+  [ "${words%% *}" = fp8-export ] && file=.safetensors || file=.tmp
   is "${words%% *} leaves nothing when TERM ends it" "$(ended TERM $words -o ended)" "143 "
   is "${words%% *} leaves nothing when HUP ends it" "$(ended HUP $words -o ended)" "129 "
 done
