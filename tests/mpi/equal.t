@@ -132,7 +132,7 @@ long: hopper | tiny joined      | --recipe tensorwise --accumulate hopper | 1 | 
 long: weights | tiny joined      | --recipe tensorwise | 3 | 3 --no-fp8-all-gather | scales
 long: current   | tiny joined      | --recipe current | 1 | 3 | scales
 gathered        | tiny joined      | --recipe delayed --master bf16 | 3 | 3 --no-fp8-all-gather | bits
-gathered-rows   | tiny joined      | --recipe rowwise --grad-accumulation 2 --recompute full STATISTICS | 3 --no-fp8-all-gather | 3 | bits
+gathered-rows   | tiny joined      | --recipe rowwise --lr 1e-2 --grad-accumulation 2 --recompute full STATISTICS | 3 --no-fp8-all-gather | 3 | bits
 gathered-rows-gw | tiny joined     | --recipe rowwise_with_gw_hp --paranoid 1 | 4 --tp 2 --no-fp8-all-gather | 4 --tp 2 | bits
 gathered-rows-tp | uneven packed   | --recipe rowwise EVALUATED | 4 --tp 2 --zero 1 --no-fp8-all-gather | 4 --tp 2 --zero 1 | bits
 gathered-rows-ep | full joined     | --recipe rowwise --expert-rows 1 --recompute selective | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
@@ -322,7 +322,9 @@ steps() {
     --out "$run" --gradients "$run/gradients.safetensors" -q >out 2>err </dev/null
   ended=$?
   set +f
-  [ $ended = 0 ] || sed -i '/^fp8-step/!d; s/^/the run failed: /' err
+  [ $ended = 0 ] && return
+  sed -i '/^fp8-step/!d; s/^/the run failed: /' err
+  [ -s err ] || echo "the run failed with status $ended" >err
   return $ended
 }
 # differs RUN OTHER LOSS NORM SPARE: prints the first number or text in the log of RUN that OTHER has not, within bounds of which 0
