@@ -2,21 +2,9 @@
 # fp8-import: recipes of NeMo AutoModel, configurations of KempnerForge and of Axolotl become runs. The readers have tests of their own in lib/foreign.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
-export OMP_NUM_THREADS=1
-
-# model NAME: a folder of a reference model, with a tokenizer of 256 tokens.
-model() {
-  mkdir "$1" && cp "$SRC/tests/golden/models/$1/hf/"{config,generation_config}.json "$SRC/tests/golden/models/$1/hf/model.safetensors" \
-    "$SRC"/examples/3-fine-tune/tokenizer/* "$1" && chmod -R u+w "$1"
-}
+# shellcheck source=tests/cli/import.sh
+. "$SRC/tests/cli/import.sh"
 model llama3 && cp "$SRC/examples/3-fine-tune/conversations.jsonl" train.jsonl
-# values FILE NAME...: prints the values of names of a run.json.
-values() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(*(r.get(n) for n in sys.argv[2:]))' "$@"; }
-# trains NAME FOLDER: the script of a folder runs, from another folder, and its steps are as planned.
-trains() {
-  ok "$1: run.sh runs" sh -e "$2/run.sh"
-  is "$1: with as many steps as run.json says" "$(grep -c '"type":"step"' "$2/run/log.jsonl")" "$(values "$2/run.json" steps)"
-}
 # rates NAME FOLDER EXPRESSION: the rates of the steps are those of a Python expression of t.
 rates() {
   is "$1" "$(python3 -c '

@@ -2,13 +2,8 @@
 # fp8-import: from files of other trainers to trained models, statuses, and what is refused. The readers have tests of their own in lib/foreign.
 # shellcheck source=tests/cli/lib.sh
 . "${SRC:-.}/tests/cli/lib.sh"
-export OMP_NUM_THREADS=1
-
-# model NAME: a folder of a reference model, with a tokenizer of 256 tokens.
-model() {
-  mkdir "$1" && cp "$SRC/tests/golden/models/$1/hf/"{config,generation_config}.json "$SRC/tests/golden/models/$1/hf/model.safetensors" \
-    "$SRC"/examples/3-fine-tune/tokenizer/* "$1" && chmod -R u+w "$1"
-}
+# shellcheck source=tests/cli/import.sh
+. "$SRC/tests/cli/import.sh"
 model llama3 && model qwen2 && cp "$SRC/examples/3-fine-tune/conversations.jsonl" .
 cat >dataset_info.json <<'END'
 {"faq": {"file_name": "conversations.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"},
@@ -81,16 +76,9 @@ END
 sed 's/^num_train_epochs.*/max_steps: 3/' sft.yaml >stage1.yaml && echo 'deepspeed: ds1.json' >>stage1.yaml
 sed -e 's/^finetuning_type.*/finetuning_type: lora/' -e 's/^num_train_epochs.*/max_steps: 3/' sft.yaml >lora.yaml
 
-# values FILE NAME...: prints the values of names of a run.json.
-values() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(*(r.get(n) for n in sys.argv[2:]))' "$@"; }
 class() { python3 -c 'import json, sys
 print(*sorted({r["class"] for r in map(json.loads, open("out")) if r.get("key") == sys.argv[1]}))' "$1"; }
 import() { fp8-import "$@" --dataset-dir .; }
-# trains NAME FOLDER: the script of a folder runs, from another folder, and its steps are as planned.
-trains() {
-  ok "$1: run.sh runs" sh -e "$2/run.sh"
-  is "$1: with as many steps as run.json says" "$(grep -c '"type":"step"' "$2/run/log.jsonl")" "$(values "$2/run.json" steps)"
-}
 
 ok "the SFT file with its lines for FP8 and its file of Accelerate" import fp8.yaml accelerate.yaml --model qwen2 -o full
 is "ranks, batch, steps and warmup are those of the Trainer" "$(values full/run.json batch-size grad-accumulation steps warmup-steps warmup-from)" \

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "fp8/base/error.h"
 #include "fp8/foreign/import.h"
@@ -36,6 +38,15 @@ class ImportTest : public test::FolderTest {
   static std::string flag(const Import& import, const char* name) {
     const json::Value* value = import.flags.find(name);
     return value == nullptr ? "none" : value->is_string() ? value->as_string() : json::dump(*value);
+  }
+  /// Names of flags of fp8-step, and their values as text.
+  using Flags = std::initializer_list<std::pair<const char*, const char*>>;
+  /// Defaults of LLaMA-Factory, AutoModel and Axolotl.
+  static constexpr Flags kUsual = {{"betas", "0.9,0.999"}, {"eps", "1e-08"},      {"weight-decay", "0.0"},
+                                   {"clip", "1.0"},        {"precision", "bf16"}, {"seed", "42"}};
+  /// Expects the values of flags.
+  static void expect_flags(const Import& import, Flags flags) {
+    for (const auto& [name, value] : flags) EXPECT_EQ(flag(import, name), value) << name;
   }
   /// The answer to a key.
   static const Answer& answer(const Import& import, const std::string& key) {

@@ -16,18 +16,27 @@ constexpr const char* kModel = "[model]\ndim = 64\nn_layers = 2\nn_heads = 4\nn_
 
 TEST_F(Kempner, DefaultsOfTheTrainerAreWritten) {
   const Import i = import(kModel);
-  for (const auto& [name, value] : {std::pair("lr", "3e-04"),   {"betas", "0.9,0.95"},
-                                    {"eps", "1e-08"},           {"weight-decay", "0.1"},
-                                    {"decay", "matrices"},      {"clip", "1.0"},
-                                    {"schedule", "cosine"},     {"warmup-steps", "2000"},
-                                    {"warmup-from", "0.0"},     {"min-lr", "2.9999999999999997e-05"},
-                                    {"steps", "100000"},        {"batch-size", "8"},
-                                    {"grad-accumulation", "1"}, {"seq-length", "2048"},
-                                    {"precision", "bf16"},      {"master", "bf16"},
-                                    {"moments", "bf16"},        {"seed", "42"},
-                                    {"reduce-dtype", "f32"},    {"zero", "3"},
-                                    {"documents", "joined"}})
-    EXPECT_EQ(flag(i, name), value) << name;
+  expect_flags(i, {{"lr", "3e-04"},
+                   {"betas", "0.9,0.95"},
+                   {"eps", "1e-08"},
+                   {"weight-decay", "0.1"},
+                   {"decay", "matrices"},
+                   {"clip", "1.0"},
+                   {"schedule", "cosine"},
+                   {"warmup-steps", "2000"},
+                   {"warmup-from", "0.0"},
+                   {"min-lr", "2.9999999999999997e-05"},
+                   {"steps", "100000"},
+                   {"batch-size", "8"},
+                   {"grad-accumulation", "1"},
+                   {"seq-length", "2048"},
+                   {"precision", "bf16"},
+                   {"master", "bf16"},
+                   {"moments", "bf16"},
+                   {"seed", "42"},
+                   {"reduce-dtype", "f32"},
+                   {"zero", "3"},
+                   {"documents", "joined"}});
   EXPECT_EQ(class_of(i, "train.mixed_precision"), Class::differs);
 }
 
@@ -64,14 +73,13 @@ TEST_F(Kempner, ExpertsBecomeMixtralOrAreRefused) {
 TEST_F(Kempner, Fp8IsTensorwiseWithTheHead) {
   const std::string fp8 = "[train]\nmixed_precision = \"fp8\"\n";
   const Import i = import(kModel + fp8);
-  for (const auto& [name, value] : {std::pair("precision", "fp8"),
-                                    {"recipe", "tensorwise"},
-                                    {"fp8-all-gather", "true"},
-                                    {"fp8-lm-head", "true"},
-                                    {"master", "bf16"},
-                                    {"moments", "bf16"},
-                                    {"filter", "none"}})
-    EXPECT_EQ(flag(i, name), value) << name;
+  expect_flags(i, {{"precision", "fp8"},
+                   {"recipe", "tensorwise"},
+                   {"fp8-all-gather", "true"},
+                   {"fp8-lm-head", "true"},
+                   {"master", "bf16"},
+                   {"moments", "bf16"},
+                   {"filter", "none"}});
   EXPECT_EQ(flag(import(std::string(kModel) + "num_experts = 4\n" + fp8), "filter"), "[\"*.experts.*\"]");
   EXPECT_EQ(class_of(import(kModel + fp8 + "[distributed]\ntp = 2\n"), "distributed.tp"), Class::no_counterpart);
 }

@@ -32,26 +32,20 @@ class LlamaFactory : public ImportTest {
 
 TEST_F(LlamaFactory, DefaultsOfTheTrainerAreWritten) {
   const Import i = import("finetuning_type: full\nbf16: true\n");
-  for (const auto& [name, value] : {std::pair("lr", "5e-05"),
-                                    {"betas", "0.9,0.999"},
-                                    {"eps", "1e-08"},
-                                    {"weight-decay", "0.0"},
-                                    {"decay", "matrices"},
-                                    {"clip", "1.0"},
-                                    {"schedule", "linear"},
-                                    {"min-lr", "0.0"},
-                                    {"batch-size", "8"},
-                                    {"grad-accumulation", "1"},
-                                    {"steps", "6"},
-                                    {"warmup-steps", "0"},
-                                    {"warmup-from", "none"},
-                                    {"master", "fp32"},
-                                    {"moments", "fp32"},
-                                    {"seed", "42"},
-                                    {"seq-length", "2048"},
-                                    {"precision", "bf16"},
-                                    {"lora-rank", "none"}})
-    EXPECT_EQ(flag(i, name), value) << name;
+  expect_flags(i, {{"lr", "5e-05"},
+                   {"decay", "matrices"},
+                   {"schedule", "linear"},
+                   {"min-lr", "0.0"},
+                   {"batch-size", "8"},
+                   {"grad-accumulation", "1"},
+                   {"steps", "6"},
+                   {"warmup-steps", "0"},
+                   {"warmup-from", "none"},
+                   {"master", "fp32"},
+                   {"moments", "fp32"},
+                   {"seq-length", "2048"},
+                   {"lora-rank", "none"}});
+  expect_flags(i, kUsual);
   EXPECT_EQ(class_of(i, "learning_rate"), Class::trainer_default);
   EXPECT_EQ(i.data.too_long + " " + i.data.mask, "cut assistant");
 }
