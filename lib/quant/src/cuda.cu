@@ -78,9 +78,14 @@ void quantize_groups(const Context& ctx, const GroupCast& cast, const CastOption
   quantize_groups_cuda<CudaLauncher>(ctx, cast, options);
 }
 
+void amax_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,
+                 const View& out) {
+  amax_groups_cuda<CudaLauncher>(ctx, x, first, granularity, out);
+}
+
 void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
-                          const View& scales, const View& codes) {
-  groups_to_bytes_cuda<CudaLauncher>(ctx, x, first, format, scales, codes);
+                          const View& scales, const View& codes, CastCounts* counts) {
+  groups_to_bytes_cuda<CudaLauncher>(ctx, x, first, format, scales, codes, counts);
 }
 
 void repack_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first, const View& to) {

@@ -50,9 +50,12 @@ View repack(const Context& ctx, const View& codes, ContractionAxis contract);
 View upcast(const Context& ctx, const View& codes, dtype::DType format);
 /// See quant::quantize_groups; writes to the memory that `cast` has, of at most kMostGroups groups with rows.
 void quantize_groups(const Context& ctx, const GroupCast& cast, const CastOptions& options);
+/// See quant::amax_groups; at most kMostGroups groups.
+void amax_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,
+                 const View& out);
 /// See quant::cast_groups_to_bytes; at most kMostGroups groups with rows.
 void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
-                          const View& scales, const View& codes);
+                          const View& scales, const View& codes, CastCounts* counts);
 /// Contiguous FP8 codes of at most kMostGroups groups of rows, to `to`, which has the lines of GroupTarget by columns.
 void repack_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first, const View& to);
 

@@ -26,8 +26,9 @@ void cast_to_bytes(const Context&, const View&, dtype::DType, const float*, cons
 View repack(const Context&, const View&, ContractionAxis) { no_cuda(); }
 View upcast(const Context&, const View&, dtype::DType) { no_cuda(); }
 void quantize_groups(const Context&, const GroupCast&, const CastOptions&) { no_cuda(); }
+void amax_groups(const Context&, const View&, std::span<const std::int64_t>, Granularity, const View&) { no_cuda(); }
 void cast_groups_to_bytes(const Context&, const View&, std::span<const std::int64_t>, dtype::DType, const View&,
-                          const View&) {
+                          const View&, CastCounts*) {
   no_cuda();
 }
 void repack_groups(const Context&, const View&, std::span<const std::int64_t>, const View&) { no_cuda(); }

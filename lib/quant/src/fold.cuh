@@ -29,10 +29,10 @@ __global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) 
   }
 }
 
-// Codes of x in contiguous rows, each column with a scale of its own.
-template <class T, class Grid, bool kCounted>
-__global__ void cast_columns_kernel(Source<T> x, const float* scales, CodeLines to, unsigned long long* counts) {
-  const PatchPlace place;
+// Codes of a tile of x in contiguous rows, each column with a scale of its own.
+template <class Grid, bool kCounted, class T>
+__device__ inline void cast_columns_tile(const Source<T>& x, const PatchPlace& place, const float* scales,
+                                         const CodeLines& to, unsigned long long* counts) {
   const std::int64_t c = place.col(), n = x.cols - c;
   Tally<kCounted> tally;
   if (n > 0) {
@@ -53,6 +53,11 @@ __global__ void cast_columns_kernel(Source<T> x, const float* scales, CodeLines 
     }
   }
   add_counts(tally, place, x.rows * x.cols, counts);
+}
+
+template <class T, class Grid, bool kCounted>
+__global__ void cast_columns_kernel(Source<T> x, const float* scales, CodeLines to, unsigned long long* counts) {
+  cast_columns_tile<Grid, kCounted>(x, PatchPlace(), scales, to, counts);
 }
 
 template <class F>

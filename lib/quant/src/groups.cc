@@ -13,6 +13,7 @@
 #include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/device/profile.h"
+#include "fp8/quant/fold.h"
 #include "fp8/quant/scale.h"
 #include "group_cast.h"
 #include "matrix.h"
@@ -193,6 +194,19 @@ void require_groups(const Context& ctx, const View& x, std::span<const std::int6
     throw Error(std::string(what) + ": the groups do not divide the rows of the matrix");
 }
 
+// Whether scales [groups, down, across] are those of the blocks of 128 x 128 of groups that have whole ones.
+bool are_blocks(const View& scales, std::span<const std::int64_t> first, std::int64_t columns) {
+  if (scales.shape[0] != groups_of(first) || scales.shape[2] != divide_up(columns, kTile)) return false;
+  for (std::size_t g = 0; g < first.size(); ++g)
+    if (first[g] != static_cast<std::int64_t>(g) * scales.shape[1] * kTile) return false;
+  return true;
+}
+
+// Matrix g of a view of three dimensions.
+View matrix_of(const View& all, std::int64_t g) {
+  return part_of(all, g * all.stride[0], all.shape[1], all.shape[2], all.stride[1], all.stride[2]);
+}
+
 // Calls `part(rows, first rows, first group)` for at most kMostGroups groups at a time.
 template <class Part>
 void for_parts(const View& x, std::span<const std::int64_t> first, Part part) {
@@ -259,26 +273,56 @@ std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, st
   return all;
 }
 
+void amax_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,
+                 const View& out) {
+  require_groups(ctx, x, first, "amax_groups");
+  const std::int64_t each = granularity == Granularity::tensor ? 1 : x.shape[1];
+  if (!unit_columns(x) || !out.contiguous() || out.size() != groups_of(first) * each)
+    throw Error("amax_groups: matrix and result do not have the layout of groups");
+  if (!moves_groups(ctx, x.shape[1])) {
+    for (std::int64_t g = 0; g < groups_of(first); ++g) {
+      const auto at = static_cast<std::size_t>(g);
+      amax(ctx, x.rows(first[at], first[at + 1]), granularity, ContractionAxis::first,
+           out.rows(g * each, (g + 1) * each));
+    }
+    return;
+  }
+  for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
+    const device::Timer timer(ctx, device::Work::cast, "amax", tensor::bytes_of(rows), static_cast<double>(rows.size()),
+                              2);
+    if (!ctx.dry)
+      cuda::amax_groups(ctx, rows, own, granularity, out.rows(begin * each, (begin + groups_of(own)) * each));
+  });
+}
+
 void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, DType format,
-                          const View& scales, const View& codes) {
+                          const View& scales, const View& codes, CastCounts* counts) {
   require_groups(ctx, x, first, "cast_groups_to_bytes");
-  if (!x.contiguous() || !codes.contiguous() || codes.size() != x.size() || scales.size() != groups_of(first))
+  const bool of_columns = scales.size() != groups_of(first);
+  const std::int64_t each = of_columns ? x.shape[1] : 1;
+  if (!x.contiguous() || !codes.contiguous() || codes.size() != x.size() || !scales.contiguous() ||
+      scales.size() != groups_of(first) * each)
     throw Error("cast_groups_to_bytes: matrix, codes and scales do not have the layout of groups");
   dtype::max_of(format);  // throws unless FP8
   if (!moves_groups(ctx, x.shape[1])) {
-    for (std::size_t g = 0; g + 1 < first.size(); ++g)
-      if (first[g] < first[g + 1])
-        cast_to_bytes(ctx, x.rows(first[g], first[g + 1]), format, scales.as<float>() + g,
-                      codes.rows(first[g], first[g + 1]), nullptr);
+    for (std::int64_t g = 0; g < groups_of(first); ++g) {
+      const std::int64_t row = first[static_cast<std::size_t>(g)], end = first[static_cast<std::size_t>(g) + 1];
+      if (row == end) continue;
+      const View from = x.rows(row, end), to = codes.rows(row, end), own = scales.rows(g * each, (g + 1) * each);
+      of_columns ? cast_columns_to_bytes(ctx, from, format, own, to, counts)
+                 : cast_to_bytes(ctx, from, format, own.as<float>(), to, counts);
+    }
     return;
   }
   for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
     if (rows.size() == 0) return;
     const std::int64_t row = first[static_cast<std::size_t>(begin)];
-    const View to = codes.rows(row, row + rows.shape[0]);
-    const device::Timer timer(ctx, device::Work::cast, "cast to bytes", tensor::bytes_of(rows, to),
+    const View to = codes.rows(row, row + rows.shape[0]),
+               of_part = scales.rows(begin * each, (begin + groups_of(own)) * each);
+    const device::Timer timer(ctx, device::Work::cast, "cast to bytes",
+                              tensor::bytes_of(rows, to) + (of_columns ? tensor::bytes_of(of_part) : 0),
                               static_cast<double>(rows.size()));
-    if (!ctx.dry) cuda::cast_groups_to_bytes(ctx, rows, own, format, scales.rows(begin, begin + groups_of(own)), to);
+    if (!ctx.dry) cuda::cast_groups_to_bytes(ctx, rows, own, format, of_part, to, counts);
   });
 }
 
@@ -287,13 +331,15 @@ std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, 
                                          const View& inverse_scale, bool emulate) {
   require_groups(ctx, codes, first, "from_bytes_groups");
   const std::int64_t columns = codes.shape[1];
-  const bool repacks = contract == ContractionAxis::first, by_line = scale.size() != groups_of(first);
+  const bool blocks = scale.rank == 3, repacks = contract == ContractionAxis::first,
+             by_line = !blocks && scale.size() != groups_of(first);
   const std::int64_t lines = repacks ? groups_of(first) * columns : codes.shape[0];
   if (!moves_groups(ctx, columns) || codes.rank != 2 || !codes.contiguous() || (by_line && scale.size() != lines) ||
-      inverse_scale.size() != scale.size())
+      inverse_scale.size() != scale.size() || (blocks && (emulate || !are_blocks(scale, first, columns))))
     throw Error("from_bytes_groups: the codes or scales do not have the layout of groups");
   dtype::max_of(format);  // throws unless FP8
   const auto of_group = [&](const View& scales, std::int64_t g) {
+    if (blocks) return matrix_of(scales, g);
     if (!by_line) return scales.rows(g, g + 1);
     const auto at = static_cast<std::size_t>(g);
     return repacks ? scales.rows(g * columns, (g + 1) * columns) : scales.rows(first[at], first[at + 1]);
@@ -313,7 +359,9 @@ std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, 
       all.push_back({.codes = repacks ? codes_of(to, contract, start, end - start.row, columns)
                                       : part_of(to, start.row * columns, end - start.row, columns, columns, 1),
                      .format = format,
-                     .granularity = by_line ? Granularity::row : Granularity::tensor,
+                     .granularity = blocks    ? Granularity::block128x128
+                                    : by_line ? Granularity::row
+                                              : Granularity::tensor,
                      .contract = contract,
                      .scale = of_group(scale, begin + g),
                      .inverse_scale = of_group(inverse_scale, begin + g)});

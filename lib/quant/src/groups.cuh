@@ -4,6 +4,7 @@
 
 #include "amax.cuh"
 #include "cast_block.h"
+#include "fold.cuh"
 #include "fp8/quant/block_scale.cuh"
 #include "group_cast.h"
 
@@ -75,13 +76,24 @@ __global__ void cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget ro
 }
 
 // Codes of contiguous rows without padding.
-template <class T, class Grid>
-__global__ void groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales, std::uint8_t* codes) {
+template <class T, class Grid, bool kCounted>
+__global__ void groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales, std::uint8_t* codes,
+                                       unsigned long long* counts) {
   const OwnGroup own(groups);
   if (!own.any()) return;
-  cast_tile<Grid, false>(own.of(x), PatchPlace(own.first_row),
-                         Target{{codes + own.row * x.cols, x.cols}, scales + own.group, {}},
-                         Target{{nullptr, 0}, nullptr, {}}, GivenScales{}, false, nullptr, nullptr);
+  cast_tile<Grid, kCounted>(own.of(x), PatchPlace(own.first_row),
+                            Target{{codes + own.row * x.cols, x.cols}, scales + own.group, {}},
+                            Target{{nullptr, 0}, nullptr, {}}, GivenScales{}, false, nullptr, counts);
+}
+
+// The same with a scale for each column of each group.
+template <class T, class Grid, bool kCounted>
+__global__ void columns_of_groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales,
+                                                  std::uint8_t* codes, unsigned long long* counts) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  cast_columns_tile<Grid, kCounted>(own.of(x), PatchPlace(own.first_row), scales + own.group * x.cols,
+                                    CodeLines{codes + own.row * x.cols, x.cols}, counts);
 }
 
 template <class Code>
@@ -258,12 +270,35 @@ void quantize_groups_cuda(const Context& ctx, const GroupCast& c, const CastOpti
 }
 
 template <class Launcher>
+void amax_groups_cuda(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,
+                      const View& out) {
+  const Launcher launch(ctx);
+  auto* const bits = static_cast<unsigned*>(out.data);
+  launch("amax: begin", dim3(blocks_for(out.size(), kCastThreads)), dim3(kCastThreads), fill_kernel<unsigned>, bits,
+         out.size(), 0u);
+  const bool of_columns = granularity != Granularity::tensor;
+  const GroupAmaxes amaxes = of_columns ? GroupAmaxes{{nullptr, nullptr, bits}, 0, 0, x.shape[1]}
+                                        : GroupAmaxes{{bits, nullptr, nullptr}, 1, 0, 0};
+  dtype::with_float_type(x.dtype, "amax", [&]<class T>() {
+    launch("amax", group_grid(x, first, kAmaxColumns), dim3(kCastThreads), amax_groups_kernel<T, false>,
+           row_groups(first), group_source<T>(x), amaxes);
+  });
+}
+
+template <class Launcher>
 void groups_to_bytes_cuda(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
-                          const View& scales, const View& codes) {
+                          const View& scales, const View& codes, CastCounts* counts) {
+  const bool of_columns = scales.size() != groups_of(first);
+  const auto cast = [&]<class T, class Grid, bool kCounted>() {
+    Launcher{ctx}(
+        "cast", group_grid(x, first, kTile), dim3(kCastThreads),
+        of_columns ? columns_of_groups_to_bytes_kernel<T, Grid, kCounted> : groups_to_bytes_kernel<T, Grid, kCounted>,
+        row_groups(first), group_source<T>(x), scales.as<float>(), codes.as<std::uint8_t>(),
+        reinterpret_cast<unsigned long long*>(counts));
+  };
   dtype::with_float_type(x.dtype, "cast", [&]<class T>() {
     dtype::with_fp8_grid(format, [&]<class Grid>() {
-      Launcher{ctx}("cast", group_grid(x, first, kTile), dim3(kCastThreads), groups_to_bytes_kernel<T, Grid>,
-                    row_groups(first), group_source<T>(x), scales.as<float>(), codes.as<std::uint8_t>());
+      counts != nullptr ? cast.template operator()<T, Grid, true>() : cast.template operator()<T, Grid, false>();
     });
   });
 }

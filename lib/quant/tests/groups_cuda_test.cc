@@ -170,21 +170,53 @@ TEST(GroupsCuda, NeedKnownScalesThatAreEquallyFarApart) {
   EXPECT_FALSE(casts({kTensor, kTensor}));
 }
 
+// With one scale for each group, and for each column of each group.
 TEST(GroupsCuda, BytesEqualThoseOfSingleMatrices) {
   const std::int64_t rows = kFirst.back(), groups = std::ssize(kFirst) - 1;
-  for (const DType type : {DType::f32, DType::bf16}) {
-    const Matrix x(type, rows, kColumns);
-    const Tensor scales(DType::f32, {groups}), codes(DType::u8, {rows, kColumns}), alone(DType::u8, {rows, kColumns});
-    for (std::int64_t g = 0; g < groups; ++g) scales.as<float>()[g] = static_cast<float>(g + 1) / 4;
+  for (const std::int64_t each : {std::int64_t{1}, kColumns})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Matrix x(type, rows, kColumns);
+      const Tensor scales(DType::f32, {groups * each}), codes(DType::u8, {rows, kColumns});
+      const Tensor alone(DType::u8, {rows, kColumns});
+      for (std::int64_t i = 0; i < groups * each; ++i) scales.as<float>()[i] = static_cast<float>(i % 91 + 1) * 64;
+      Device device;
+      CastCounts counts, expected;
+      const shim::Launches launches;
+      cast_groups_to_bytes(device.context, on_device(x.view), kFirst, DType::e4m3, on_device(scales.view()),
+                           on_device(codes.view()), &counts);
+      EXPECT_EQ(launches.grids().size(), 1U);
+      Host host;
+      cast_groups_to_bytes(host.context, x.view, kFirst, DType::e4m3, scales.view(), alone.view(), &expected);
+      EXPECT_EQ(
+          std::memcmp(codes.as<std::uint8_t>(), alone.as<std::uint8_t>(), static_cast<std::size_t>(rows * kColumns)),
+          0);
+      EXPECT_GT(counts.saturated, 0);
+      EXPECT_EQ(counts.elements, expected.elements);
+      EXPECT_EQ(counts.saturated, expected.saturated);
+      EXPECT_EQ(counts.underflowed, expected.underflowed);
+    }
+}
+
+// Amaxes of groups with rows, and of the columns of each.
+TEST(GroupsCuda, AmaxesEqualThoseOfSingleMatrices) {
+  const std::vector<std::int64_t> first{0, 1, 10, 138, 571, 580};
+  const std::int64_t groups = std::ssize(first) - 1;
+  const Matrix matrix = rows_of_groups();
+  const View x = matrix.view.columns(0, kColumns);
+  for (const Granularity granularity : {Granularity::tensor, Granularity::row}) {
+    const std::int64_t each = granularity == Granularity::tensor ? 1 : kColumns;
+    const Tensor found(DType::f32, {groups * each}), alone(DType::f32, {each});
+    std::fill_n(found.as<float>(), found.view().size(), 1e9f);
     Device device;
     const shim::Launches launches;
-    cast_groups_to_bytes(device.context, on_device(x.view), kFirst, DType::e4m3, on_device(scales.view()),
-                         on_device(codes.view()));
-    EXPECT_EQ(launches.grids().size(), 1U);
-    Host host;
-    cast_groups_to_bytes(host.context, x.view, kFirst, DType::e4m3, scales.view(), alone.view());
-    EXPECT_EQ(
-        std::memcmp(codes.as<std::uint8_t>(), alone.as<std::uint8_t>(), static_cast<std::size_t>(rows * kColumns)), 0);
+    amax_groups(device.context, on_device(x), first, granularity, on_device(found.view()));
+    EXPECT_EQ(launches.grids().size(), 2U);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const auto at = static_cast<std::size_t>(g);
+      Host host;
+      amax(host.context, x.rows(first[at], first[at + 1]), granularity, ContractionAxis::first, alone.view());
+      EXPECT_TRUE(std::equal(alone.as<float>(), alone.as<float>() + each, found.as<float>() + g * each)) << g;
+    }
   }
 }
 

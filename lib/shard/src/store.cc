@@ -124,7 +124,7 @@ void ParameterStore::cast_parts(const Context& ctx, const SlotLayout& s) {
   parts.first_part = static_cast<std::size_t>(begin - s.first_scale);
   parts.last_part = static_cast<std::size_t>(scale + 1 - s.first_scale);
   quant::cast_groups_to_bytes(ctx, own_.of(s, &ParameterShard::master), first, s.fp8.recipe->forward.w.format,
-                              scales_.weights(s, parts), own_.of(s, &ParameterShard::codes));
+                              scales_.weights(s, parts), own_.of(s, &ParameterShard::codes), nullptr);
 }
 
 // The number in the step's global batch of the first row of the linears of a slot. Rows of experts come from all ranks

@@ -25,17 +25,27 @@ std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, st
                                            const CastPair& casts, const CastOptions& options,
                                            std::span<const KnownScale> known);
 
-/// cast_to_bytes() of each group of contiguous x [M, K], f32 or bf16, uncounted: codes u8 [M, K], contiguous. `scales`
-/// is f32 [groups], adjacent. On a device with a multiple of 16 columns one launch, else a call for each group.
+/// amax() of each group of x [M, K], f32 or bf16, rows with unit stride, all with rows: of the group, f32 [groups],
+/// with Granularity::tensor, else of each of its columns, [groups K]. On a device with a multiple of 16 columns two
+/// launches, else a call for each group.
+void amax_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,
+                 const View& out);
+
+/// cast_to_bytes() of each group of contiguous x [M, K], f32 or bf16, or cast_columns_to_bytes(): codes u8 [M, K],
+/// contiguous. `scales` is f32, adjacent, one for each group, [groups], or for each column of each group, [groups K].
+/// `counts` (may be null) is added to. On a device with a multiple of 16 columns one launch, else a call for each
+/// group.
 void cast_groups_to_bytes(const Context& ctx, const View& x, std::span<const std::int64_t> first, dtype::DType format,
-                          const View& scales, const View& codes);
+                          const View& scales, const View& codes, CastCounts* counts);
 
 /// Whether from_bytes_groups() has codes with so many columns: on a device, a multiple of 16.
 bool moves_groups(const Context& ctx, std::int64_t columns);
 
 /// from_bytes() of each group of contiguous codes u8 [M, K] that moves_groups() has. `scale` and `inverse_scale` are
 /// f32, adjacent: [groups], or one for each row, [M], if `contract` is last, else for each column of each group,
-/// [groups K]. At most two launches.
+/// [groups K]; or of three dimensions, the blocks of 128 x 128 of each group, which all have equally many: [groups, M /
+/// groups / 128, K / 128] with the strides of Quantized::scale in a group. `emulate` not with blocks. At most two
+/// launches.
 std::vector<Quantized> from_bytes_groups(const Context& ctx, const View& codes, std::span<const std::int64_t> first,
                                          dtype::DType format, ContractionAxis contract, const View& scale,
                                          const View& inverse_scale, bool emulate);
