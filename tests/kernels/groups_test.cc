@@ -10,6 +10,8 @@
 #include "cuda_shim.h"
 #include "fp8/device/arena.h"
 #include "fp8/ops/norm.h"
+#include "fp8/quant/fold.h"
+#include "fp8/quant/groups.h"
 #include "shim_launches.h"
 
 namespace fp8::kernels {
@@ -114,6 +116,91 @@ TEST(GroupsOnDevice, HaveLaunchesWhoseNumberDoesNotDependOnTheGroups) {
     };
     EXPECT_EQ(launches({0, 80, 156}), launches({0, 1, 20, 40, 60, 80, 100, 120, 156}));
   }
+}
+
+// Weights of two parts of 128 rows, cast after a gather or as the ranks of a gather cast them, and the launches of the
+// casts and of what prepares the weights.
+struct Prepared {
+  std::vector<linear::Weight> cast, codes;
+  std::size_t before = 0, after = 0;
+};
+
+Prepared prepare_both(const device::Context& ctx, const quant::Recipe& recipe, std::int64_t groups, linear::Pass pass) {
+  constexpr std::int64_t kRows = 128, kColumns = 272;  // three blocks in a row, which take the room of four
+  const std::int64_t parts = 2 * groups;
+  const linear::LinearPrecision precision{&recipe, {.power_of_2 = recipe.power_of_2}};
+  const View w = tensor::to_device(ctx, integers(DType::bf16, parts * kRows, kColumns, 3).view(), "test");
+  const std::vector<linear::GroupWeight> weights(static_cast<std::size_t>(groups),
+                                                 {{{0, kRows, true}, {kRows, 2 * kRows, true}}});
+  const quant::Cast& cast = pass == linear::Pass::backward ? recipe.dgrad.w : recipe.forward.w;
+  const auto allocate = [&](DType type, const tensor::Shape& shape) {
+    return tensor::allocate(ctx, type, shape, "test");
+  };
+  const quant::CastOptions options{.power_of_2 = recipe.power_of_2, .rule = recipe.scale_rule};
+  std::vector<std::int64_t> first;
+  for (std::int64_t g = 0; g <= parts; ++g) first.push_back(g * kRows);
+  linear::Codes codes{allocate(DType::u8, {parts * kRows, kColumns}), {}, {}, {}, true};
+  Prepared p{linear::prepare_groups(ctx, w, weights, precision, pass), {}};
+  const shim::Launches casts;
+  if (recipe.casts_squares()) {
+    for (View* const v : {&codes.scales, &codes.inverse_scales}) *v = allocate(DType::f32, {parts, 3});
+    quant::cast_blocks_to_bytes(ctx, w, options, codes.bytes, codes.scales, codes.inverse_scales);
+  } else if (pass == linear::Pass::forward) {
+    codes.scales = allocate(DType::f32, {parts * kRows});
+    quant::cast_rows_to_bytes(ctx, w, cast.format, options, codes.bytes, codes.scales);
+    codes.inverse_scales = quant::reciprocals(ctx, codes.scales);
+  } else {
+    const bool one = cast.granularity == quant::Granularity::tensor;
+    for (View* const v : {&codes.scales, &codes.inverse_scales})
+      *v = allocate(DType::f32, {parts * (one ? 1 : kColumns)});
+    quant::amax_groups(ctx, w, first, cast.granularity, codes.scales);
+    quant::scales_from_amax(ctx, codes.scales, {cast.format, options.rule, options.power_of_2}, codes.scales,
+                            codes.inverse_scales);
+    quant::cast_groups_to_bytes(ctx, w, first, cast.format, codes.scales, codes.bytes, nullptr);
+  }
+  p.before = casts.grids().size();
+  p.codes = linear::prepare_codes_groups(ctx, codes, weights, precision, pass);
+  p.after = casts.grids().size();
+  return p;
+}
+
+// Bits of a view of a matrix or vector, whatever its strides.
+std::vector<double> values_of(const View& v) {
+  std::vector<double> all;
+  for (std::int64_t r = 0; r < v.shape[0]; ++r)
+    for (std::int64_t c = 0; c < (v.rank == 2 ? v.shape[1] : 1); ++c) {
+      const std::int64_t i = r * v.stride[0] + c * v.stride[1];
+      all.push_back(v.dtype == DType::u8 ? static_cast<double>(v.as<std::uint8_t>()[i]) : at(v, i));
+    }
+  return all;
+}
+
+// Codes of own rows, with the scales of rows, of columns of each part, of parts and of blocks, are those of a cast
+// after the gather, in the layout that GEMMs read, and take launches whose number does not depend on the groups.
+TEST(GroupsOnDevice, TakeTheCodesOfRanksThatCastTheirRows) {
+  for (const char* const name : {"rowwise", "rowwise_with_gw_hp", "blockwise"})
+    for (const linear::Pass pass : {linear::Pass::forward, linear::Pass::backward}) {
+      SCOPED_TRACE(std::string(name) + (pass == linear::Pass::forward ? ", forward" : ", dgrad"));
+      const device::Device on(device::DeviceType::cuda);
+      device::Arena arena(std::size_t{64} << 20, device::DeviceType::cuda);
+      const device::Context ctx = on.context(arena);
+      const quant::Recipe& recipe = quant::find_recipe(name);
+      const Prepared two = prepare_both(ctx, recipe, 2, pass), five = prepare_both(ctx, recipe, 5, pass);
+      EXPECT_EQ(two.before, five.before);
+      EXPECT_EQ(two.after, five.after);
+      ASSERT_EQ(five.codes.size(), 5U);
+      for (std::size_t g = 0; g < 5; ++g)
+        for (std::size_t part = 0; part < 2; ++part) {
+          const linear::Operand &found = five.codes[g].operands.at(part), &wanted = five.cast[g].operands.at(part);
+          EXPECT_EQ(found.part.begin, wanted.part.begin);
+          EXPECT_EQ(found.codes.granularity, wanted.codes.granularity);
+          EXPECT_EQ(found.codes.codes.stride, wanted.codes.codes.stride);
+          EXPECT_EQ(values_of(found.codes.codes), values_of(wanted.codes.codes));
+          EXPECT_EQ(found.codes.scale.stride, wanted.codes.scale.stride);
+          EXPECT_EQ(values_of(found.codes.scale), values_of(wanted.codes.scale));
+          EXPECT_EQ(values_of(found.codes.inverse_scale), values_of(wanted.codes.inverse_scale));
+        }
+    }
 }
 
 // Bytes of forward and backward on a device with this division into rows.

@@ -54,16 +54,18 @@ ContractionAxis weight_contraction(Pass pass) {
   return pass == Pass::backward ? ContractionAxis::first : ContractionAxis::last;
 }
 
-// Scales of blocks, contiguous f32 [rows, columns], in the layout of Quantized::scale: on a device adjacent along the
-// contracted dimension, the other stride a multiple of 4.
+// Scales of blocks of several weights, contiguous f32 [weights, rows, columns], of each in the layout of
+// Quantized::scale: on a device adjacent along the contracted dimension, the other stride a multiple of 4.
 View for_blocks(const Context& ctx, const View& scales, Pass pass) {
   constexpr std::int64_t kStep = 4;
   const bool turned = weight_contraction(pass) == ContractionAxis::first;
-  if (ctx.device == device::DeviceType::host || (!turned && scales.shape[1] % kStep == 0)) return scales;
-  const View from = turned ? scales.transposed() : scales;
-  const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  View to = tensor::allocate(ctx, DType::f32, {rows, round_up(columns, kStep)}, "fp8 codes").columns(0, columns);
-  if (turned) to = to.transposed();
+  const auto [weights, rows, columns, unused] = scales.shape;
+  if (ctx.device == device::DeviceType::host || (!turned && columns % kStep == 0)) return scales;
+  const std::int64_t lines = turned ? columns : rows, step = round_up(turned ? rows : columns, kStep);
+  View to = tensor::allocate(ctx, DType::f32, {weights, lines, step}, "fp8 codes");
+  to.shape = scales.shape;
+  to.stride = turned ? std::array<std::int64_t, 4>{lines * step, 1, step, 0}
+                     : std::array<std::int64_t, 4>{lines * step, step, 1, 0};
   ops::copy(ctx, scales, to);
   return to;
 }
@@ -208,7 +210,14 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
                        last = first + (blocks ? divide_up(n, kSquare)
                                               : scale_count(*precision.recipe, pass, n, codes.bytes.shape[1]));
     const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
-    const auto laid_out = [&](const View& scales) { return blocks ? for_blocks(ctx, scales, pass) : scales; };
+    const auto laid_out = [&](const View& scales) {
+      if (!blocks) return scales;
+      View one = for_blocks(ctx, scales.reshaped({1, scales.shape[0], scales.shape[1]}), pass);
+      one.rank = 2;
+      one.shape = scales.shape;
+      one.stride = {one.stride[1], one.stride[2], 0, 0};
+      return one;
+    };
     w.operands.push_back(
         {part,
          quant::from_bytes(ctx, codes.bytes.rows(part.begin, part.end), cast.format, weight_contraction(pass),
@@ -253,19 +262,26 @@ std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes,
   if (weights.empty()) return {};
   std::vector<Weight> all;
   if (!quant::moves_groups(ctx, codes.bytes.shape[1])) {
-    const std::int64_t rows = weights.front().parts.back().end, n = codes.scales.size() / std::ssize(weights);
+    const std::int64_t rows = weights.front().parts.back().end, n = codes.scales.shape[0] / std::ssize(weights);
     for (std::size_t g = 0; g < weights.size(); ++g)
-      all.push_back(prepare_codes(ctx,
-                                  {GroupParts::of(codes.bytes, g, rows), GroupParts::of(codes.scales, g, n),
-                                   GroupParts::of(codes.inverse_scales, g, n), GroupParts::of(codes.source, g, rows)},
-                                  {}, weights[g].parts, precision, pass, weights[g].known));
+      all.push_back(
+          prepare_codes(ctx,
+                        {GroupParts::of(codes.bytes, g, rows), GroupParts::of(codes.scales, g, n),
+                         GroupParts::of(codes.inverse_scales, g, n), GroupParts::of(codes.source, g, rows), codes.fold},
+                        {}, weights[g].parts, precision, pass, weights[g].known));
     return all;
   }
   GroupParts parts(weights, true, pass);
   for (std::size_t g = 0; g < weights.size(); ++g) parts.of_gemms[g] = weights[g].parts;  // all have codes
-  const std::vector<Quantized> moved =
-      quant::from_bytes_groups(ctx, codes.bytes, parts.first_rows(), weight_cast(*precision.recipe, pass).format,
-                               weight_contraction(pass), codes.scales, codes.inverse_scales, precision.options.emulate);
+  const auto laid_out = [&](const View& scales) {
+    const std::int64_t groups = std::ssize(weights) * std::ssize(weights.front().parts);
+    return scales.rank == 1
+               ? scales
+               : for_blocks(ctx, scales.reshaped({groups, scales.shape[0] / groups, scales.shape[1]}), pass);
+  };
+  const std::vector<Quantized> moved = quant::from_bytes_groups(
+      ctx, codes.bytes, parts.first_rows(), weight_cast(*precision.recipe, pass).format, weight_contraction(pass),
+      laid_out(codes.scales), laid_out(codes.inverse_scales), precision.options.emulate);
   return parts.with(precision_in(precision, pass), moved, codes.source);
 }
 

@@ -147,8 +147,9 @@ struct GroupWeight {
 std::vector<Weight> prepare_groups(const Context& ctx, const View& matrix, std::span<const GroupWeight> weights,
                                    const LinearPrecision& precision, Pass pass);
 
-/// prepare_codes() of several weights without bias, and without blocks and one FP8 copy: Codes::bytes [groups N, K],
-/// scales of the parts of all weights, one after the other.
+/// prepare_codes() of several weights without bias and without one FP8 copy: Codes::bytes [groups N, K], scales of the
+/// parts of all weights, one after the other. With blocks all parts have equally many rows, a multiple of 128. On a
+/// device with a multiple of 16 columns the launches do not depend on the number of weights up to 512.
 std::vector<Weight> prepare_codes_groups(const Context& ctx, const Codes& codes, std::span<const GroupWeight> weights,
                                          const LinearPrecision& precision, Pass pass);
 
