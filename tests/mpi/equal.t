@@ -136,8 +136,12 @@ gathered-rows   | tiny joined      | --recipe rowwise --lr 1e-2 --grad-accumulat
 gathered-rows-gw | tiny joined     | --recipe rowwise_with_gw_hp --paranoid 1 | 4 --tp 2 --no-fp8-all-gather | 4 --tp 2 | bits
 gathered-rows-tp | uneven packed   | --recipe rowwise EVALUATED | 4 --tp 2 --zero 1 --no-fp8-all-gather | 4 --tp 2 --zero 1 | bits
 gathered-rows-ep | full joined     | --recipe rowwise --expert-rows 1 --recompute selective | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
+gathered-rows-experts | mixture joined | --recipe rowwise --grad-accumulation 2 --recompute full STATISTICS | 3 --no-fp8-all-gather | 3 | bits
+gathered-rows-ep-gw | mixture joined | --recipe rowwise_with_gw_hp --zero 2 --paranoid 1 | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
+gathered-rows-ep-lora | mixture joined | --recipe rowwise --lora-rank 4 | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
 gathered-rows-lora | tiny joined   | --recipe rowwise --lora-rank 4 --filter *.layers.0.* | 2 --no-fp8-all-gather | 2 | bits
 gathered-blocks | squares joined   | --recipe blockwise --grad-accumulation 2 STATISTICS | 2 --no-fp8-all-gather | 2 | bits
+gathered-blocks-ep | square-experts joined | --recipe blockwise STATISTICS | 4 --ep 2 --no-fp8-all-gather | 4 --ep 2 | bits
 gathered-single | tiny joined      | --recipe rowwise --rowwise-single-copy --master bf16 | 3 | 3 --no-fp8-all-gather | bits
 long: gathered-2 | tiny joined     | --recipe tensorwise --master bf16 | 3 | 3 --no-fp8-all-gather | bits
 long: gathered-3 | tiny joined     | --recipe current --master bf16 | 3 | 3 --no-fp8-all-gather | bits
@@ -258,6 +262,7 @@ mixtral mixtral-tiny
 mixture qwen3-moe-tiny num_experts=7 num_hidden_layers=4 norm_topk_prob=false mlp_only_layers=[1]
 sparse qwen3-moe-tiny num_experts=41 num_experts_per_tok=2 moe_intermediate_size=16 num_hidden_layers=2
 full qwen3-moe-tiny num_experts=16 num_experts_per_tok=6 num_hidden_layers=2
+square-experts qwen3-moe-tiny hidden_size=256 moe_intermediate_size=256 num_experts=5 num_hidden_layers=2
 END
 }
 # uneven: makes uneven.h5 from tied.h5: a scale of whole rows loses half of the inputs of o_proj, which that of a rank does not

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp8/ops/norm.h"
+#include "fp8/quant/groups.h"
 #include "reduce_amaxes.h"
 
 namespace fp8::shard {
@@ -32,8 +33,16 @@ View DgradScales::of(int number) const {
   return of_parts(scales_, s, part, part + 1);
 }
 
+View DgradScales::of(const SlotLayout& s) const {
+  return of_parts(scales_, s, s.first_held_part(), s.part_at(layout_.parameter(s.parameters.back()).slot_row) + 1);
+}
+
 // A part is one parameter: recipes with scales of rows do not fuse projections.
 void DgradScales::measure(const Context& ctx, const SlotLayout& s) {
+  if (s.own_rows == 0) return;
+  if (s.casts_together())
+    return quant::amax_groups(ctx, own_.of(s, &ParameterShard::compute_weight), own_.first_rows(s),
+                              s.fp8.recipe->dgrad.w.granularity, of(s));
   for (const int number : s.parameters)
     if (const ParameterShard& o = own_.of(number); o.rows.count() > 0)
       quant::amax(ctx, o.compute_weight, s.fp8.recipe->dgrad.w.granularity, quant::ContractionAxis::first, of(number));
@@ -41,11 +50,12 @@ void DgradScales::measure(const Context& ctx, const SlotLayout& s) {
 
 void DgradScales::reduce(const Context& ctx) const {
   const DgradScaleNumbers& at = layout_.dgrad_scales();
-  const auto reduce_some = [&](comm::Communicator& group, std::int64_t count) {
-    if (count > 0 && group.size() > 1) reduce_amaxes(ctx, mesh_, group, scales_.rows(0, count));
+  const auto reduce_some = [&](comm::Communicator& group, std::int64_t begin, std::int64_t end) {
+    if (end > begin && group.size() > 1) reduce_amaxes(ctx, mesh_, group, scales_.rows(begin, end));
   };
-  reduce_some(mesh_.shards(), at.count);
-  reduce_some(mesh_.tensor(), at.first_whole);
+  reduce_some(mesh_.shards(), 0, at.first_expert);
+  reduce_some(mesh_.tensor(), 0, at.first_whole);
+  reduce_some(mesh_.expert_shards(), at.first_expert, at.count);
 }
 
 void DgradScales::renew(const Context& ctx) {

@@ -7,6 +7,7 @@
 #include "fp8/device/profile.h"
 #include "fp8/ops/norm.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/groups.h"
 #include "groups.h"
 #include "pending.h"
 #include "square.h"
@@ -24,18 +25,25 @@ WeightGatherer::WeightGatherer(const Context& ctx, const comm::Mesh& mesh, const
       if (!s.present() || s.ranks == 1) continue;
       const std::int64_t rows = largest(layout, i, [](const auto& other) { return other.extent.rows; });
       const bool codes = largest(layout, i, in_compute_format) == 0;
-      Buffer& b = buffers_[index(unit)];
-      const auto matrix = [&](DType type) {
-        return allocate_matrix(ctx, type, {rows, s.extent.cols}, s.vector, "gathered weights");
-      };
-      if (b.weight[i].empty()) b.weight[i] = matrix(codes ? DType::u8 : layout.options().compute);
-      if (s.first_dgrad_scale >= 0 && b.dgrad_codes[i].empty()) b.dgrad_codes[i] = matrix(DType::u8);
-      if (s.gathers_row_scales() && b.row_scales[i].empty())
-        b.row_scales[i] = tensor::allocate(ctx, DType::f32, {rows}, "gathered weights");
-      if (s.form != WeightForm::block_codes || !b.block_scales[i].empty()) continue;
-      for (View* const v : {&b.block_scales[i], &b.inverse_block_scales[i]})
-        *v = tensor::allocate(ctx, DType::f32, {rows / kSquare, divide_up(s.extent.cols, kSquare)}, "gathered weights");
+      allocate(buffers_[index(unit)], i, s, codes ? DType::u8 : layout.options().compute, rows);
+      if (!s.casts_together()) continue;
+      const auto own_rows = [](const SlotLayout& other) { return other.casts_together() ? other.own_rows : 0; };
+      allocate(sent_, i, s, DType::u8, largest(layout, i, own_rows));
     }
+}
+
+// Memory for rows of a slot, as far as it has none.
+void WeightGatherer::allocate(Matrices& to, std::size_t slot, const SlotLayout& s, DType type,
+                              std::int64_t rows) const {
+  constexpr std::string_view kCategory = "gathered weights";
+  const auto matrix = [&](DType of) { return allocate_matrix(ctx_, of, {rows, s.extent.cols}, s.vector, kCategory); };
+  if (to.weight[slot].empty()) to.weight[slot] = matrix(type);
+  if (s.first_dgrad_scale >= 0 && to.dgrad_codes[slot].empty()) to.dgrad_codes[slot] = matrix(DType::u8);
+  if (s.gathers_row_scales() && to.row_scales[slot].empty())
+    to.row_scales[slot] = tensor::allocate(ctx_, DType::f32, {rows}, kCategory);
+  if (s.form != WeightForm::block_codes || !to.block_scales[slot].empty()) return;
+  for (View* const v : {&to.block_scales[slot], &to.inverse_block_scales[slot]})
+    *v = tensor::allocate(ctx_, DType::f32, {rows / kSquare, divide_up(s.extent.cols, kSquare)}, kCategory);
 }
 
 std::size_t WeightGatherer::index(int unit) const {
@@ -88,12 +96,34 @@ quant::CastOptions WeightGatherer::options_of(const SlotLayout& s) const {
   return options;
 }
 
-void WeightGatherer::cast_rows(const ParameterShard& o, const SlotLayout& s, const View& codes,
-                               const View& scales) const {
+WeightGatherer::Coded WeightGatherer::Coded::rows(std::int64_t begin, std::int64_t end) const {
+  const auto part = [](const View& v, std::int64_t first, std::int64_t last) {
+    return v.empty() ? v : v.rows(first, last);
+  };
+  return {codes.rows(begin, end), part(row_scales, begin, end), part(block_scales, begin / kSquare, end / kSquare),
+          part(inverse_block_scales, begin / kSquare, end / kSquare)};
+}
+
+// Codes that ranks cast for a gather.
+WeightGatherer::Coded WeightGatherer::coded(const Matrices& all, const SlotLayout& s, std::size_t slot, Use use) {
+  Coded c{(use == of_dgrad ? all.dgrad_codes : all.weight)[slot]};
+  c.codes.dtype = DType::u8;
+  if (use == of_forward) c.row_scales = all.row_scales[slot];
+  if (s.form == WeightForm::block_codes) {
+    c.block_scales = all.block_scales[slot];
+    c.inverse_block_scales = all.inverse_block_scales[slot];
+  }
+  return c;
+}
+
+// Casts rows for forward, or for both passes if they have blocks.
+void WeightGatherer::cast(const View& rows, const SlotLayout& s, const Coded& to) const {
   quant::CastOptions options = options_of(s);
+  if (s.form == WeightForm::block_codes)
+    return quant::cast_blocks_to_bytes(ctx_, rows, options, to.codes, to.block_scales, to.inverse_block_scales);
   if (const auto& tp = s.fp8.tensor_parallel; tp.ranks != nullptr && tp.axis == 1)
     options.split = {tp.ranks, tp.axis, tp.first_column, tp.columns};
-  quant::cast_rows_to_bytes(ctx_, o.compute_weight, s.fp8.recipe->forward.w.format, options, codes, scales);
+  quant::cast_rows_to_bytes(ctx_, rows, s.fp8.recipe->forward.w.format, options, to.codes, to.row_scales);
 }
 
 void WeightGatherer::cast_for_dgrad(const ParameterShard& o, const SlotLayout& s, const View& codes) const {
@@ -105,45 +135,42 @@ void WeightGatherer::cast_for_dgrad(const ParameterShard& o, const SlotLayout& s
     quant::cast_columns_to_bytes(ctx_, o.compute_weight, format, scales, codes, options_of(s).counts);
 }
 
-// Casts the rows of a parameter to codes and to their places in the scales of blocks.
-std::vector<Sharded> WeightGatherer::blocks_of(const Buffer& b, std::size_t slot, const Sharded& codes,
-                                               int number) const {
-  const model::Parameter& p = layout_.parameter(number);
-  const ParameterShard& o = own_.of(number);
-  const SlotLayout& s = layout_.slot_of(number);
-  const auto of_parameter = [&](const View& all) {
-    const std::int64_t first = (p.slot_row - s.first_row) / kSquare;
-    const View whole = all.rows(first, first + p.rows() / kSquare);
-    return Sharded{whole.rows(o.rows.begin / kSquare, o.rows.end / kSquare), whole};
-  };
-  const Sharded scales = of_parameter(b.block_scales[slot]), inverse = of_parameter(b.inverse_block_scales[slot]);
-  quant::cast_blocks_to_bytes(ctx_, o.compute_weight, options_of(s), codes.mine, scales.mine, inverse.mine);
-  return {codes, scales, inverse};
+// Scales of rows and of blocks do not depend on where a parameter begins.
+void WeightGatherer::cast_together(const SlotLayout& s, std::size_t slot, Use use) const {
+  if (s.own_rows == 0) return;
+  const View own = own_.of(s, &ParameterShard::compute_weight);
+  const Coded to = coded(sent_, s, slot, use).rows(0, s.own_rows);
+  if (use != of_dgrad) return cast(own, s, to);
+  quant::cast_groups_to_bytes(ctx_, own, own_.first_rows(s), s.fp8.recipe->dgrad.w.format, dgrad_.of(s), to.codes,
+                              options_of(s).counts);
 }
 
-// What is gathered of a parameter. Codes of a pass are cast to the place in the buffer from which they are sent.
-std::vector<Sharded> WeightGatherer::tensors_of(const Buffer& b, int unit, std::size_t slot, int number,
+// What is gathered of a parameter. Codes that ranks cast for a gather are cast to the place in the buffer from which
+// they are sent, unless own rows were cast together, those of this parameter from row `first` on.
+std::vector<Sharded> WeightGatherer::tensors_of(const Buffer& b, std::size_t slot, int number, std::int64_t first,
                                                 linear::Pass pass) const {
-  const SlotLayout& s = layout_.unit(unit)[slot];
+  const SlotLayout& s = layout_.slot_of(number);
   const model::Parameter& p = layout_.parameter(number);
   const ParameterShard& o = own_.of(number);
-  const View whole = s.rows_of(weight(unit, slot, pass), p);
   const Use use = use_of(s, pass);
-  const View scales = s.gathers_row_scales() && use != of_dgrad ? s.rows_of(b.row_scales[slot], p) : View{};
-  const View mine = whole.rows(o.rows.begin, o.rows.end);
-  if (s.form == WeightForm::block_codes) return blocks_of(b, slot, {mine, whole}, number);
-  if (use == every_pass) {
-    std::vector<Sharded> tensors{{s.codes() ? o.codes : o.compute_weight, whole}};
-    if (!scales.empty()) tensors.push_back({o.row_scales, scales});
+  if (use == every_pass && s.form != WeightForm::block_codes) {
+    std::vector<Sharded> tensors{{s.codes() ? o.codes : o.compute_weight, s.rows_of(weight(p.unit, slot, pass), p)}};
+    if (s.gathers_row_scales()) tensors.push_back({o.row_scales, s.rows_of(b.row_scales[slot], p)});
     return tensors;
   }
-  if (use == of_dgrad) {
-    if (o.rows.count() > 0) cast_for_dgrad(o, s, mine);
-    return {{mine, whole}};
+  const std::int64_t begin = p.slot_row - s.first_row, n = o.rows.count();
+  const Coded whole = coded(b, s, slot, use).rows(begin, begin + p.rows());
+  const Coded mine =
+      s.casts_together() ? coded(sent_, s, slot, use).rows(first, first + n) : whole.rows(o.rows.begin, o.rows.end);
+  if (!s.casts_together() && n > 0)
+    use == of_dgrad ? cast_for_dgrad(o, s, mine.codes) : cast(o.compute_weight, s, mine);
+  std::vector<Sharded> tensors{{mine.codes, whole.codes}};
+  if (!whole.row_scales.empty()) tensors.push_back({mine.row_scales, whole.row_scales});
+  if (s.form == WeightForm::block_codes) {
+    tensors.push_back({mine.block_scales, whole.block_scales});
+    tensors.push_back({mine.inverse_block_scales, whole.inverse_block_scales});
   }
-  const View mine_of_scales = scales.rows(o.rows.begin, o.rows.end);
-  if (o.rows.count() > 0) cast_rows(o, s, mine, mine_of_scales);
-  return {{mine, whole}, {mine_of_scales, scales}};
+  return tensors;
 }
 
 void WeightGatherer::prefetch(int unit, linear::Pass pass) {
@@ -159,11 +186,15 @@ void WeightGatherer::prefetch(int unit, linear::Pass pass) {
     const Valid valid = before[use_of(s, pass)];
     if (s.ranks == 1 || valid.all || (!s.trainable && valid.frozen)) continue;
     comm::Communicator& group = group_of(mesh_, s);
-    for (const int number : s.parameters)
-      for (const Sharded& tensor : tensors_of(b, unit, i, number, pass)) {
+    if (s.casts_together()) cast_together(s, i, use_of(s, pass));
+    std::int64_t first = 0;
+    for (const int number : s.parameters) {
+      for (const Sharded& tensor : tensors_of(b, i, number, first, pass)) {
         count(group, tensor);
         add(by_group, group, tensor);
       }
+      first += own_.of(number).rows.count();
+    }
   }
   b.valid[every_pass] = b.valid[pass == linear::Pass::backward ? of_dgrad : of_forward] = {true, true};
   for (const auto& [group, tensors] : by_group)

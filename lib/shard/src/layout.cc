@@ -2,7 +2,6 @@
 #include "fp8/shard/layout.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 
 #include "fp8/base/round.h"
@@ -150,11 +149,10 @@ WeightForm Layout::form_of(const SlotLayout& s) const {
 }
 
 // Whether ranks cast their rows of compute weights and gather the codes. With one rank nothing is gathered, and casts
-// in each pass take no memory between passes. Experts are cast together after their gather, in a few launches, while
-// own rows would be cast part by part. Blocks must end where shards do.
+// in each pass take no memory between passes. Blocks must end where shards do.
 bool Layout::gathers_own_casts(const SlotLayout& s) const {
   const quant::Recipe& recipe = *s.fp8.recipe;
-  if (!options_.fp8_all_gather || s.ranks == 1 || s.of_experts) return false;
+  if (!options_.fp8_all_gather || s.ranks == 1) return false;
   if (recipe.casts_rows()) return true;
   return recipe.casts_squares() && !s.fp8.options.emulate && !s.fp8.tensor_parallel.straddles &&
          std::ranges::all_of(s.parts,
@@ -224,8 +222,9 @@ void Layout::number_dgrad_scales() {
     }
     return next;
   };
-  dgrad_scales_.first_whole = each(on_several);
-  dgrad_scales_.count = each(std::not_fn(on_several));
+  dgrad_scales_.first_whole = each([&](const SlotLayout& s) { return !s.of_experts && on_several(s); });
+  dgrad_scales_.first_expert = each([&](const SlotLayout& s) { return !s.of_experts && !on_several(s); });
+  dgrad_scales_.count = each([](const SlotLayout& s) { return s.of_experts; });
 }
 
 }  // namespace fp8::shard

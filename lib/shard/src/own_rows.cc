@@ -92,4 +92,10 @@ View OwnRows::of(const SlotLayout& s, View ParameterShard::*values) const {
   return all;
 }
 
+std::vector<std::int64_t> OwnRows::first_rows(const SlotLayout& s) const {
+  std::vector<std::int64_t> first{0};
+  for (const int number : s.parameters) first.push_back(first.back() + of(number).rows.count());
+  return first;
+}
+
 }  // namespace fp8::shard

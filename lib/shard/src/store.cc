@@ -192,19 +192,22 @@ std::vector<linear::Weight> ParameterStore::prepare_weights(const Context& ctx, 
   else if (s.gathers_codes() && observed(s.fp8, pass) && s.form != WeightForm::stored_codes)
     source = gather_.gather_masters(ctx, s, s.codes() ? layout_.options().master : layout_.options().compute);
   const bool scaled_parts = s.form == WeightForm::gathered_codes || s.form == WeightForm::delayed_codes;
+  Whole all{weight, row_scales, bias, source};
+  if (s.form == WeightForm::block_codes) {
+    all.block_scales = gather_.block_scales(unit, slot);
+    all.inverse_block_scales = gather_.inverse_block_scales(unit, slot);
+  }
   if (s.of_experts && !scales_.calibrating() && (!s.codes() || scaled_parts) && !s.adapters)
-    return prepare_experts(ctx, s, {weight, row_scales, {}, source}, pass);
+    return prepare_experts(ctx, s, all, pass);
   std::vector<linear::Weight> weights;
   weights.reserve(s.linears.size());
   for (const SlotLinear& l : s.linears) {
     if (!layout_.has_expert(l.expert)) continue;
     const std::int64_t begin = l.begin - s.first_row, end = l.end - s.first_row;
-    Whole whole{rows_of_linear(weight, begin, end), rows_of_linear(row_scales, begin, end), bias,
-                rows_of_linear(source, begin, end)};
-    if (s.form == WeightForm::block_codes) {  // which has one linear
-      whole.block_scales = gather_.block_scales(unit, slot);
-      whole.inverse_block_scales = gather_.inverse_block_scales(unit, slot);
-    }
+    Whole whole = all;  // with all blocks, since only slots of one linear come here with them
+    whole.weight = rows_of_linear(weight, begin, end);
+    whole.row_scales = rows_of_linear(row_scales, begin, end);
+    whole.source = rows_of_linear(source, begin, end);
     weights.push_back(prepare_linear(ctx, s, l, whole, pass));
   }
   return weights;

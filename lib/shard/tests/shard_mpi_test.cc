@@ -199,6 +199,22 @@ TEST(Store, OverSomeOfTheRanks) {
   }
 }
 
+// Two ranks that share experts cast their rows of blocks, of all experts together.
+TEST(Store, GathersCodesOfBlocksOfExperts) {
+  const int ranks = world().size();
+  const comm::MeshShape shape{1, ranks, 1, ranks == 4 ? 2 : 1, 1};
+  const comm::Mesh mesh(world(), shape);
+  for (const bool reshard : {false, true}) {
+    StoreCase c{reshard ? "resharded" : "kept", store_of(DType::bf16, "blockwise", 3, reshard)};
+    c.squares = c.experts = true;
+    const Layout layout(shape, world().rank(), c.model(), c.table(), c.options);
+    for (const model::Slot slot : {model::Slot::experts_gate_up, model::Slot::experts_down})
+      EXPECT_EQ(layout.unit(1)[static_cast<std::size_t>(slot)].form == WeightForm::block_codes, ranks % 2 == 0);
+    check_gathers(mesh, c);
+    check_updates(mesh, c);
+  }
+}
+
 // Two ranks cast their rows of blocks. Four ranks would have parts of blocks, so that bf16 weights are gathered.
 TEST(Store, GathersCodesOfBlocks) {
   for (const int zero : {1, 3}) {

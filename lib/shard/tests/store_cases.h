@@ -17,10 +17,11 @@ inline float spread_value(int number, std::int64_t i) {
   return odd_value(number, i) * larger * static_cast<float>(1 << (number % 4));
 }
 
-/// A model of one layer whose linears are all 256 x 256.
-inline hf::ModelConfig model_of_squares() {
-  hf::ModelConfig config = small_model();
+/// A model of one layer whose linears, or those of its experts, are all 256 x 256.
+inline hf::ModelConfig model_of_squares(bool experts) {
+  hf::ModelConfig config = experts ? small_mixture() : small_model();
   config.hidden_size = config.intermediate_size = 256;
+  if (experts) config.experts->intermediate_size = 256;
   config.num_hidden_layers = 1;
   config.head_dim = 256 / config.num_attention_heads;
   return config;
@@ -39,7 +40,7 @@ struct StoreCase {
 
   /// The model.
   hf::ModelConfig model() const {
-    if (squares) return model_of_squares();
+    if (squares) return model_of_squares(experts);
     if (experts) return adapters ? small_mixture_with_adapters() : small_mixture();
     return adapters ? small_model_with_adapters() : small_model(tied);
   }
@@ -81,7 +82,9 @@ inline std::vector<StoreCase> expert_cases() {
     add("delayed codes" + level, store_of(DType::bf16, "delayed", zero), zero == 2);
   }
   add("f32, no reshard", store_of(DType::f32, nullptr, 3, false), true);
-  add("rowwise", store_of(DType::bf16, "rowwise"), true);
+  for (const int zero : {1, 2, 3})
+    add("rowwise, zero " + std::to_string(zero), store_of(DType::bf16, "rowwise", zero, zero == 3), zero == 3);
+  add("mixed", store_of(DType::f32, "rowwise_with_gw_hp"));
   add("mxfp8", store_of(DType::bf16, "mxfp8"));
   add("delayed", store_of(DType::bf16, "delayed"));
   cases.back().options.fp8_all_gather = false;

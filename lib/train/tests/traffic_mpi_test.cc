@@ -57,9 +57,8 @@ class Formulas {
     const std::int64_t copy = shards_ * t_;
     add("several_other", r_ * 2 * (copy * way_.stages - 1) * 8 * std::ssize(model::parameter_table(c_)));
     add("pp" + type(), (way_.stages - 1) * 2 * kGlobalBatch * kLength * c_.hidden_size * bytes());
-    const std::int64_t columns = 5 * c_.hidden_size + heads() + c_.intermediate_size;
     if (rows())
-      add("several_f32", r_ * 2 * (shards_ - 1) * 4 * columns * c_.num_hidden_layers);
+      add("several_f32", r_ * 2 * 4 * over_shards(columns_of_linears()));
     else if (fp8())
       add("several_f32", r_ * 2 * (copy - 1) * 4 * 7 * c_.num_hidden_layers);
     std::int64_t total = 0;
@@ -114,6 +113,24 @@ class Formulas {
     e.dense += 2 * c_.vocab_size * c_.hidden_size + t_ * c_.hidden_size;
     return e;
   }
+  // Sums over the linears of all layers.
+  Elements lines(std::int64_t of_attention, std::int64_t of_mlp, std::int64_t of_expert) const {
+    Elements e;
+    for (int l = 0; l < c_.num_hidden_layers; ++l) {
+      e.dense += of_attention + (c_.is_sparse(l) ? 0 : of_mlp);
+      if (c_.is_sparse(l)) e.experts += c_.experts->count * of_expert;
+    }
+    return e;
+  }
+  // Their rows, which have a scale each of forward, and columns, with those of dgrad.
+  Elements rows_of_linears() const {
+    const std::int64_t c = c_.hidden_size, of_expert = c_.experts ? c + 2 * c_.experts->intermediate_size : 0;
+    return lines(heads() + key_values() + c, c + 2 * c_.intermediate_size, of_expert);
+  }
+  Elements columns_of_linears() const {
+    const std::int64_t c = c_.hidden_size, of_expert = c_.experts ? 2 * c + c_.experts->intermediate_size : 0;
+    return lines(3 * c + heads(), 2 * c + c_.intermediate_size, of_expert);
+  }
   // What is sent if each rank's rows go to the others of its group.
   std::int64_t over_shards(const Elements& e) const { return (shards_ - 1) * e.dense + (experts_ - 1) * e.experts; }
 
@@ -124,13 +141,13 @@ class Formulas {
     const int l = static_cast<int>(c_.num_hidden_layers);
     for (int pass = 1; way_.zero == 3 && pass < 2 * way_.accumulation; ++pass)
       gathered += pass % 2 == 1 ? layers(0, l - 2) : layers(2, l);
-    const std::int64_t linears = fp8() ? (shards_ - 1) * gathered.linears : 0;
-    add("dp_shard" + type(), r_ * bytes() * (over_shards(gathered) - linears));
-    if (!rows()) return add("dp_shard_fp8", r_ * linears);
-    const std::int64_t gathers = way_.zero == 3 ? way_.accumulation : 1,
-                       of_rows = heads() + key_values() + 2 * c_.hidden_size + 2 * c_.intermediate_size;
-    add("dp_shard_fp8", r_ * (shards_ - 1) * 2 * gathers * whole().linears);
-    add("dp_shard_f32", r_ * (shards_ - 1) * gathers * of_rows * c_.num_hidden_layers * 4);
+    const auto linears = [this](const Elements& e) { return over_shards({e.linears, e.experts}); };
+    const std::int64_t codes = fp8() ? linears(gathered) : 0;
+    add("dp_shard" + type(), r_ * bytes() * (over_shards(gathered) - codes));
+    if (!rows()) return add("dp_shard_fp8", r_ * codes);
+    const std::int64_t gathers = way_.zero == 3 ? way_.accumulation : 1;
+    add("dp_shard_fp8", r_ * 2 * gathers * linears(whole()));
+    add("dp_shard_f32", r_ * gathers * over_shards(rows_of_linears()) * 4);
   }
 
   void add_tensor_parallel() {
@@ -174,7 +191,7 @@ Sent sent_of(const json::Object& step) {
   return sent;
 }
 
-constexpr std::array<Way, 25> kWays{{
+constexpr std::array<Way, 26> kWays{{
     {1, false, 1, 1, 1, 3, 2, DType::f32, "bf16"},       {2, false, 2, 1, 1, 3, 2, DType::f32, "bf16"},
     {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16"},       {2, false, 1, 1, 1, 2, 2, DType::bf16, "bf16"},
     {2, false, 1, 1, 1, 3, 2, DType::f32, "fp32"},       {2, false, 1, 2, 1, 3, 2, DType::bf16, "bf16"},
@@ -187,7 +204,7 @@ constexpr std::array<Way, 25> kWays{{
     {4, true, 1, 2, 2, 3, 1, DType::bf16, "bf16"},       {4, true, 4, 1, 2, 3, 1, DType::f32, "fp32"},
     {2, false, 1, 1, 1, 3, 2, DType::f32, "rowwise"},    {4, false, 1, 2, 1, 1, 2, DType::f32, "rowwise"},
     {2, false, 1, 1, 1, 1, 2, DType::f32, "bf16", 2},    {4, false, 1, 1, 1, 1, 2, DType::f32, "fp32", 2},
-    {4, false, 2, 1, 1, 1, 2, DType::f32, "bf16", 2},
+    {4, false, 2, 1, 1, 1, 2, DType::f32, "bf16", 2},    {4, true, 1, 1, 2, 3, 1, DType::f32, "rowwise"},
 }};
 
 TEST(Traffic, IsThatOfTheFormulas) {

@@ -20,6 +20,8 @@ class DgradScales {
 
   /// f32 [SlotLayout::dgrad_scales()]: the scales of the part that the parameter with this number belongs to.
   View of(int number) const;
+  /// f32 [parts of the slot on this rank, SlotLayout::dgrad_scales()] as one vector.
+  View of(const SlotLayout& s) const;
   /// f32 [parts of the linear, SlotLayout::dgrad_scales()] as one vector.
   View of(const SlotLayout& s, const SlotLinear& l) const { return of_linear(scales_, s, l); }
   /// Their reciprocals.

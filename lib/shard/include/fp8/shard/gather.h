@@ -1,7 +1,8 @@
 /// The all-gather of a unit's weights. The weights of the next unit are gathered while a unit computes. With one rank
 /// in a group the buffer of the group is the rank's own memory, and nothing is gathered. Weights that are gathered as
 /// codes of a pass have a buffer for the codes of forward and, in training, one for those of dgrad; each rank casts its
-/// rows into the buffer when the gather begins, so that the codes of the own rows take no memory of their own.
+/// rows into the buffer when the gather begins, so that the codes of the own rows take no memory of their own. Own rows
+/// of experts are cast together, whatever their number, into memory that all layers share and from which they are sent.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@ class WeightGatherer {
 
   /// Whether casts from here on add to CastOptions::counts, as at first.
   void count_casts(bool on) { counts_casts_ = on; }
-  /// Starts the all-gather of a unit for a pass, unless its buffer has the unit or the rank has no such unit.
-  /// Collective.
+  /// Starts the all-gather of a unit for a pass, unless its buffer has the unit or the rank has no such unit. The layer
+  /// of the gather of experts that began before, if it was for the same pass, must have been unsharded. Collective.
   void prefetch(int unit, linear::Pass pass);
   /// Gathers a unit, which may have been started, and waits until its weights are valid for the pass. Collective.
   void unshard(const Context& ctx, int unit, linear::Pass pass);
@@ -51,21 +52,32 @@ class WeightGatherer {
   struct Valid {
     bool all = false, frozen = false;
   };
-  /// Whole matrices of one unit.
-  struct Buffer {
-    int unit = -1;
-    std::array<Valid, 3> valid;  // by Use
+  /// Matrices of the slots of a unit and their scales, or those of the own rows. Dgrad has row_scales of forward.
+  struct Matrices {
     std::array<View, model::kSlots> weight, dgrad_codes, row_scales, block_scales, inverse_block_scales;
+  };
+  /// Whole matrices of one unit.
+  struct Buffer : Matrices {
+    int unit = -1;
+    std::array<Valid, 3> valid;    // by Use
     std::vector<Pending> pending;  // for all of them, one for each group of ranks
   };
   std::size_t index(int unit) const;
   View of_blocks(int unit, std::size_t slot, std::array<View, model::kSlots> Buffer::*scales) const;
   static Use use_of(const SlotLayout& s, linear::Pass pass);
+  /// Codes of some rows, and those of their scales that are gathered with them.
+  struct Coded {
+    View codes, row_scales{}, block_scales{}, inverse_block_scales{};
+    Coded rows(std::int64_t begin, std::int64_t end) const;
+  };
+  static Coded coded(const Matrices& all, const SlotLayout& s, std::size_t slot, Use use);
+  void allocate(Matrices& to, std::size_t slot, const SlotLayout& s, DType type, std::int64_t rows) const;
   quant::CastOptions options_of(const SlotLayout& s) const;
-  void cast_rows(const ParameterShard& o, const SlotLayout& s, const View& codes, const View& scales) const;
   void cast_for_dgrad(const ParameterShard& o, const SlotLayout& s, const View& codes) const;
-  std::vector<Sharded> blocks_of(const Buffer& b, std::size_t slot, const Sharded& codes, int number) const;
-  std::vector<Sharded> tensors_of(const Buffer& b, int unit, std::size_t slot, int number, linear::Pass pass) const;
+  void cast(const View& rows, const SlotLayout& s, const Coded& to) const;
+  void cast_together(const SlotLayout& s, std::size_t slot, Use use) const;
+  std::vector<Sharded> tensors_of(const Buffer& b, std::size_t slot, int number, std::int64_t first,
+                                  linear::Pass pass) const;
   void count(const comm::Communicator& group, const Sharded& tensor) const;
 
   Context ctx_;
@@ -74,6 +86,7 @@ class WeightGatherer {
   const OwnRows& own_;
   const DgradScales& dgrad_;
   std::vector<Buffer> buffers_;
+  Matrices sent_;  // codes of the own rows of slots that are cast together, and their scales
   bool counts_casts_ = true;
 };
 

@@ -71,6 +71,11 @@ struct SlotLayout {
   bool gathers_codes() const { return codes() || form == WeightForm::pass_codes || form == WeightForm::block_codes; }
   /// Whether the scales of its rows are gathered with its codes.
   bool gathers_row_scales() const { return form == WeightForm::single_copy || form == WeightForm::pass_codes; }
+  /// Whether each rank casts its rows of all its parameters together for a gather: those of experts, which all have
+  /// equally many.
+  bool casts_together() const {
+    return of_experts && (form == WeightForm::pass_codes || form == WeightForm::block_codes);
+  }
   /// Scales of dgrad of each part, with WeightForm::pass_codes.
   std::int64_t dgrad_scales() const { return linear::scale_count(*fp8.recipe, linear::Pass::backward, 0, extent.cols); }
   /// Number in `parts` of the first part that this rank has.
@@ -115,10 +120,12 @@ struct ScaleNumbers {
 };
 
 /// The scales of dgrad of the weights that this rank gathers as codes of a pass, which lie one after the other: first
-/// those whose amaxes cover elements of several ranks of tensor parallelism. A slot begins at a multiple of 16 bytes.
+/// those whose amaxes cover elements of several ranks of tensor parallelism, then those of other dense linears, then
+/// those of experts. A slot begins at a multiple of 16 bytes.
 struct DgradScaleNumbers {
-  std::int64_t first_whole = 0;  ///< the first whose amaxes are of one rank of tensor parallelism
-  std::int64_t count = 0;        ///< number of all
+  std::int64_t first_whole = 0;   ///< the first whose amaxes are of one rank of tensor parallelism
+  std::int64_t first_expert = 0;  ///< the first of experts
+  std::int64_t count = 0;         ///< number of all
 };
 
 /// The rows and columns of a parameter that a rank has.

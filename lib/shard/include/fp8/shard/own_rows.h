@@ -37,6 +37,8 @@ struct OwnRows {
   const ParameterShard& of(int number) const { return parameters[static_cast<std::size_t>(number)]; }
   /// A member of the shards of all parameters of a slot that is present, as one view.
   View of(const SlotLayout& s, View ParameterShard::*values) const;
+  /// First of the rows of each parameter in that view, and the end.
+  std::vector<std::int64_t> first_rows(const SlotLayout& s) const;
 };
 
 /// A matrix, or the vector [rows], from the context's arena.
