@@ -23,7 +23,7 @@ struct GroupCast {
   std::span<const std::int64_t> first;  ///< first rows, and M
   GroupCodes last, of_first;            ///< results for both contractions
   View scales{}, inverse_scales{};      ///< f32, flat: all scales that are computed from amaxes; empty: none are
-  bool shared = false;                  ///< CastPair::shared()
+  bool shared = false;                  ///< CastPair::shared(), and elements are counted once
   View known_amax{};                    ///< f32 [1]: where the amax of the first group is recorded; empty: not
   std::int64_t known_step = 0;          ///< elements from it to that of the next group
   GroupBits known{};                    ///< groups whose scales are known while `scales` has those of all

@@ -23,8 +23,6 @@ namespace {
 
 using dtype::DType;
 
-constexpr std::string_view kCategory = "fp8 codes";
-
 // Elements from the scale of a group to that of the next, if these are equally far apart; else empty.
 std::optional<std::int64_t> distance(std::span<const KnownScale> known, View KnownScale::*member) {
   if (known.size() < 2) return 0;
@@ -61,7 +59,9 @@ GroupStep step_of(const Cast& cast, ContractionAxis contract, std::int64_t colum
   return last ? GroupStep{GroupUnit::line, blocks} : GroupStep{GroupUnit::tile, round_up(columns, kDeviceRows)};
 }
 
-View flat(const Context& ctx, DType type, std::int64_t n) { return tensor::allocate(ctx, type, {n}, kCategory); }
+View flat(const Context& ctx, DType type, std::int64_t n, device::PooledMemory* keep = nullptr) {
+  return allocate_for_cast(ctx, keep, type, {n});
+}
 
 // A matrix in a flat array.
 View part_of(const View& array, std::int64_t offset, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
@@ -120,43 +120,59 @@ void set_known(GroupCast& c, std::span<const KnownScale> known) {
     if (known[g].is_known()) c.known.set(static_cast<std::int64_t>(g));
 }
 
-// Memory of a cast.
+// Memory for the scales of both casts that follow from amaxes, which are computed together: all of it is kept if some
+// of it is, which adds 8 bytes a row to the codes that are kept.
+void allocate_computed(const Context& ctx, GroupCast& c, std::span<const KnownScale> known, const GroupStart& end,
+                       const KeptGroups& keep) {
+  const bool one_scale =
+      CastPair{c.last.cast, c.of_first.cast}.shared() && c.last.cast.granularity == Granularity::tensor;
+  const auto computes = [&](const GroupCodes& q) { return from_amaxes(q.cast, known); };
+  const auto size_of = [&](const GroupCodes& q, const GroupStart& of) {
+    return round_up(q.step.before(of), std::int64_t{4});
+  };
+  const auto size = [&](const GroupStart& of) {
+    return (computes(c.last) ? size_of(c.last, of) : 0) +
+           (computes(c.of_first) && !one_scale ? size_of(c.of_first, of) : 0);
+  };
+  const std::int64_t all = size(end);
+  if (all == 0) return;
+  const std::int64_t most = keep.memory != nullptr ? size({end.group, keep.rows}) : all;
+  c.scales = flat(ctx, DType::f32, most, keep.memory).rows(0, all);
+  c.inverse_scales = flat(ctx, DType::f32, most, keep.memory).rows(0, all);
+  std::int64_t before = 0;
+  for (GroupCodes* q : {&c.last, &c.of_first}) {
+    if (!computes(*q)) continue;
+    if (one_scale) before = 0;
+    q->scale = c.scales.rows(before, all);
+    q->inverse_scale = c.inverse_scales.rows(before, all);
+    before += size_of(*q, end);
+  }
+}
+
+// Memory of a cast. `counts_both`: elements are counted for each result.
 GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64_t> first, const CastPair& casts,
-                   std::span<const KnownScale> known) {
+                   std::span<const KnownScale> known, const KeptGroups& keep, bool counts_both) {
   const std::int64_t columns = x.shape[1];
   const GroupStart end{groups_of(first), first.back()};
   GroupCast c{x, first, {casts.last, ContractionAxis::last}, {casts.first, ContractionAxis::first}};
-  c.shared = casts.shared();
+  c.shared = casts.shared() && !counts_both;
   set_known(c, known);
-  const bool one_scale = c.shared && casts.last.granularity == Granularity::tensor;
-  std::int64_t computed = 0;
   for (GroupCodes* q : {&c.last, &c.of_first}) {
     if (!q->cast.fp8()) continue;
-    q->codes = flat(ctx, DType::u8, columns * end.at(GroupUnit::line));
+    device::PooledMemory* const memory = q == &c.of_first ? keep.memory : nullptr;
+    const GroupStart room = memory != nullptr ? GroupStart{end.group, keep.rows} : end;
+    q->codes = flat(ctx, DType::u8, columns * room.at(GroupUnit::line), memory);
     q->step = step_of(q->cast, q->contract, columns);
-    const std::int64_t n = q->step.before(end);
     if (!any_unknown(known)) {
       q->scale = c.known_scale;
       q->inverse_scale = c.known_inverse;
       q->step.each = c.scale_step;
     } else if (has_blocks(q->cast)) {
-      q->scale = flat(ctx, DType::f32, n);
-      q->inverse_scale = flat(ctx, DType::f32, n);
-    } else if (!(one_scale && q == &c.of_first)) {
-      computed += round_up(n, std::int64_t{4});
+      q->scale = flat(ctx, DType::f32, q->step.before(room), memory).rows(0, q->step.before(end));
+      q->inverse_scale = flat(ctx, DType::f32, q->step.before(room), memory).rows(0, q->step.before(end));
     }
   }
-  if (computed == 0) return c;
-  c.scales = flat(ctx, DType::f32, computed);
-  c.inverse_scales = flat(ctx, DType::f32, computed);
-  std::int64_t before = 0;
-  for (GroupCodes* q : {&c.last, &c.of_first}) {
-    if (!from_amaxes(q->cast, known)) continue;
-    if (one_scale && q == &c.of_first) before = 0;
-    q->scale = c.scales.rows(before, computed);
-    q->inverse_scale = c.inverse_scales.rows(before, computed);
-    before += round_up(q->step.before(end), std::int64_t{4});
-  }
+  allocate_computed(ctx, c, known, end, keep);
   return c;
 }
 
@@ -238,20 +254,36 @@ bool casts_groups(const Context& ctx, DType type, std::int64_t columns, const Ca
          distance(known, &KnownScale::amax);
 }
 
+bool keeps_groups(const Context& ctx, const View& x, std::int64_t groups, const CastPair& casts,
+                  const CastOptions& options, std::span<const KnownScale> known) {
+  if (!casts_groups(ctx, x.dtype, x.shape[1], casts, options, known) || !casts.last.fp8() || !casts.first.fp8() ||
+      options.emulate || groups > kMostGroups)
+    return false;
+  const GroupStart end{groups, x.shape[0]};
+  std::int64_t scales = step_of(casts.first, ContractionAxis::first, x.shape[1]).before(end);
+  if (!has_blocks(casts.last)) scales += step_of(casts.last, ContractionAxis::last, x.shape[1]).before(end);
+  return static_cast<std::size_t>(x.shape[1] * end.at(GroupUnit::line) + 8 * scales) < x.bytes();
+}
+
 bool moves_groups(const Context& ctx, std::int64_t columns) { return on_device(ctx) && columns % kGroupLines == 0; }
 
 std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
                                            const CastPair& casts, const CastOptions& options,
-                                           std::span<const KnownScale> known) {
+                                           std::span<const KnownScale> known, const KeptGroups& keep) {
   require_matrix(ctx, x, "quantize_groups");
   require_groups(ctx, x, first, "quantize_groups");
   if (!casts_groups(ctx, x.dtype, x.shape[1], casts, options, known) || x.stride[1] != 1)
     throw Error("quantize_groups: these casts of groups are not supported");
+  View room = x;
+  room.shape[0] = keep.rows;
+  if (keep.memory != nullptr &&
+      (x.shape[0] > keep.rows || !keeps_groups(ctx, room, groups_of(first), casts, options, known)))
+    throw Error("quantize_groups: codes of these casts of groups cannot be kept");
   std::vector<QuantizedPair> all;
   for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
     const std::int64_t columns = x.shape[1];
     const auto of_part = known.empty() ? known : known.subspan(static_cast<std::size_t>(begin), own.size() - 1);
-    GroupCast c = allocate(ctx, rows, own, casts, of_part);
+    GroupCast c = allocate(ctx, rows, own, casts, of_part, keep, keep.memory != nullptr && options.counts != nullptr);
     const bool fp8 = casts.last.fp8() || casts.first.fp8();
     if (fp8 && rows.size() > 0) {
       const device::Timer timer(ctx, span_of_groups(c, options));

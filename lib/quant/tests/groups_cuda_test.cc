@@ -92,6 +92,67 @@ TEST(GroupsCuda, EachGroupEqualsTheHosts) {
     }
 }
 
+std::size_t kept_bytes(const device::Arena& arena) {
+  for (const device::Usage& u : arena.usage_at_peak())
+    if (u.category == "activation codes") return u.bytes;
+  return 0;
+}
+
+// Codes and scales that are kept outlive the arena's, and both casts are counted. Their memory is that of the most
+// rows.
+TEST(GroupsCuda, KeptCodesEqualTheHosts) {
+  const Matrix matrix = rows_of_groups();
+  const View x = matrix.view.columns(0, kColumns);
+  for (const Case& c : kCases) {
+    if (!c.casts.last.fp8() || !c.casts.first.fp8()) continue;
+    SCOPED_TRACE(c.name);
+    Device device;
+    device::PooledMemory memory(device.arena);
+    CastCounts counts, expected;
+    std::vector<QuantizedPair> groups;
+    {
+      const device::Scope scope(device.arena);
+      const shim::Launches launches;
+      groups = quantize_groups(device.context, on_device(x), kFirst, c.casts, {.counts = &counts, .rule = c.rule}, {},
+                               {&memory, x.shape[0] + 50});
+      EXPECT_LE(launches.grids().size(), c.launches);
+    }
+    std::memset(device.arena.allocate(std::size_t{1} << 20, "test"), 0x7f, std::size_t{1} << 20);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (kFirst[g] == kFirst[g + 1]) continue;
+      Host host;
+      const View rows = x.rows(kFirst[g], kFirst[g + 1]);
+      const CastOptions options{.counts = &expected, .rule = c.rule};
+      (void)quantize(host.context, rows, c.casts.last, ContractionAxis::last, options);
+      expect_same(groups[g].first, quantize(host.context, rows, c.casts.first, ContractionAxis::first, options));
+    }
+    EXPECT_EQ(counts.elements, expected.elements);
+    EXPECT_EQ(counts.underflowed, expected.underflowed);
+    Device fewer;
+    device::PooledMemory of_fewer(fewer.arena);
+    (void)quantize_groups(fewer.context, on_device(x.rows(0, 10)),
+                          std::vector<std::int64_t>{0, 0, 1, 2, 3, 4, 5, 6, 10}, c.casts, {.rule = c.rule}, {},
+                          {&of_fewer, x.shape[0] + 50});
+    EXPECT_EQ(kept_bytes(fewer.arena), kept_bytes(device.arena));
+    EXPECT_GT(kept_bytes(fewer.arena), 0U);
+  }
+}
+
+TEST(GroupsCuda, CodesAreKeptWhereTheyTakeLessMemory) {
+  const Device device;
+  const auto keeps = [&](std::int64_t rows, std::int64_t groups, const CastPair& casts, bool emulate = false) {
+    return keeps_groups(device.context,
+                        tensor::make_view(nullptr, DType::bf16, device::DeviceType::cuda, {rows, kColumns}), groups,
+                        casts, {.emulate = emulate}, {});
+  };
+  EXPECT_TRUE(keeps(100, 4, {kTensor, kTensor}));
+  EXPECT_FALSE(keeps(100, 8, {kTensor, kTensor})) << "padding of each group";
+  EXPECT_TRUE(keeps(10000, 512, {kTensor, kTensor}));
+  EXPECT_FALSE(keeps(100000, 513, {kTensor, kTensor})) << "two launches";
+  EXPECT_FALSE(keeps(100, 4, {kTensor, kTensor}, true)) << "emulated codes have two bytes";
+  EXPECT_FALSE(keeps(100, 4, {kTensor, {}})) << "backward reads x";
+}
+
 // Slots of delayed scales, two floats apart, of which those of some groups are not known and not read.
 struct Slots {
   Slots(std::int64_t groups, const std::function<bool(std::int64_t)>& is_known)

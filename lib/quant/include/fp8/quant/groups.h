@@ -17,13 +17,28 @@ namespace fp8::quant {
 bool casts_groups(const Context& ctx, dtype::DType type, std::int64_t columns, const CastPair& casts,
                   const CastOptions& options, std::span<const KnownScale> known);
 
+/// Where the codes and scales of groups for the GEMMs that contract the first dimension stay after the arena is
+/// released. Their memory does not depend on the rows that there are, so that the next layer finds as much.
+struct KeptGroups {
+  device::PooledMemory* memory = nullptr;  ///< null: they are in the arena too
+  std::int64_t rows = 0;                   ///< the most rows that x can have
+};
+
+/// Whether quantize_groups() can keep the codes of `groups` groups of x, of which shape and type are read, and whether
+/// they take less memory than x with as many rows: both casts are to FP8 without emulation, and one launch has all
+/// groups.
+bool keeps_groups(const Context& ctx, const View& x, std::int64_t groups, const CastPair& casts,
+                  const CastOptions& options, std::span<const KnownScale> known);
+
 /// quantize_both() of each group of x [M, K] bf16, rows with unit stride; group g has the rows [first[g], first[g +
 /// 1]), and first[0] is 0. `known` replaces CastOptions::known. Amaxes are not given (CastOptions::amax is empty).
-/// Memory from the arena, category "fp8 codes". At most four launches, of which two read x, for the same format of both
-/// casts. Throws Error unless casts_groups().
+/// Memory from the arena, category "fp8 codes", and from `keep`, category "activation codes", which must not have fewer
+/// rows than x; known scales are referred to by the result all the same. With `keep` both casts are counted, as if each
+/// were alone. At most four launches, of which two read x, for the same format of both casts. Throws Error unless
+/// casts_groups() and, with `keep`, keeps_groups().
 std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
                                            const CastPair& casts, const CastOptions& options,
-                                           std::span<const KnownScale> known);
+                                           std::span<const KnownScale> known, const KeptGroups& keep = {});
 
 /// amax() of each group of x [M, K], f32 or bf16, rows with unit stride, all with rows: of the group, f32 [groups],
 /// with Granularity::tensor, else of each of its columns, [groups K]. On a device with a multiple of 16 columns two
