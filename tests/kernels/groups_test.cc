@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <set>
 
 #include "cuda_shim.h"
 #include "fp8/device/arena.h"
@@ -23,6 +25,9 @@ using tensor::View;
 
 constexpr std::int64_t kIn = 160, kOut = 144;
 const std::vector<std::int64_t> kFirst{0, 1, 1, 5, 10, 26, 156, 156};
+
+// Recipes with which backward reads only codes of x, without emulation.
+const std::set<std::string_view> kKept{"tensorwise", "rowwise", "current", "delayed", "blockwise"};
 
 // Integers, of which each row has another magnitude.
 Tensor integers(DType type, std::int64_t rows, std::int64_t columns, std::int64_t seed) {
@@ -52,7 +57,9 @@ linear::KnownScales known_of(const View& slots, std::int64_t group, std::int64_t
   return {slot(group, own), {slot(w, false), slot(w + 1, false)}, {slot(dy, own), slot(dy + 1, own)}};
 }
 
-Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vector<std::int64_t>& first = kFirst) {
+// With `keeps` backward reads codes that forward has kept, where it can keep them, after another layer was computed.
+Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vector<std::int64_t>& first = kFirst,
+            bool keeps = false) {
   const device::Device on(type);
   device::Arena arena(std::size_t{64} << 20, type);
   const device::Context ctx = on.context(arena);
@@ -74,8 +81,25 @@ Results run(device::DeviceType type, const quant::Recipe& recipe, const std::vec
   const auto prepared = [&](linear::Pass pass) {
     return linear::prepare_groups(ctx, w, of_groups, {&recipe, {.power_of_2 = recipe.power_of_2}}, pass);
   };
-  linear::forward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::forward), first}, x, y);
-  linear::backward_groups(ctx, engine, linear::Groups{prepared(linear::Pass::backward), first}, x, dy, {dx, dw, {}});
+  const std::vector<linear::Weight> forward = prepared(linear::Pass::forward),
+                                    backward = prepared(linear::Pass::backward);
+  device::PooledMemory memory(arena);
+  linear::GroupInput input{x};
+  {
+    const device::Scope scope(arena);
+    const std::int64_t room = m + 100;
+    const View most = tensor::make_view(nullptr, DType::bf16, type, {room, kIn});
+    const quant::KeptGroups keep{keeps && linear::keeps_codes(ctx, forward, most) ? &memory : nullptr, room};
+    EXPECT_EQ(keep.memory != nullptr, keeps && kKept.contains(recipe.name));
+    if (keep.memory != nullptr) {
+      input = {{}, linear::forward_groups(ctx, engine, linear::Groups{forward, first}, x, y, keep)};
+      linear::forward_groups(ctx, engine, linear::Groups{forward, first}, there(integers(DType::bf16, m, kIn, 4)),
+                             there(integers(DType::bf16, m, kOut, 5)), keep);
+    } else {
+      linear::forward_groups(ctx, engine, linear::Groups{forward, first}, x, y);
+    }
+  }
+  linear::backward_groups(ctx, engine, linear::Groups{backward, first}, input, dy, {dx, dw, {}});
   for (const auto& [to, from] : {std::pair{r.y.view(), y}, {r.dx.view(), dx}, {r.dw.view(), dw}})
     if (to.data != from.data) device::copy_bytes(ctx, to.data, device::DeviceType::host, from.data, type, from.bytes());
   return r;
@@ -101,6 +125,22 @@ TEST(GroupsOnDevice, EqualTheHosts) {
     expect_near(device.y.view(), host.y.view());
     expect_near(device.dx.view(), host.dx.view());
     expect_near(device.dw.view(), host.dw.view());
+  }
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return std::memcmp(a.view().data, b.view().data, a.view().bytes()) == 0;
+}
+
+TEST(GroupsOnDevice, CodesThatForwardKeepsGiveTheBitsOfX) {
+  for (const quant::Recipe& recipe : quant::recipes()) {
+    if (recipe.fp4()) continue;
+    SCOPED_TRACE(recipe.name);
+    const Results read = run(device::DeviceType::cuda, recipe),
+                  kept = run(device::DeviceType::cuda, recipe, kFirst, true);
+    EXPECT_TRUE(same_bits(kept.y, read.y));
+    EXPECT_TRUE(same_bits(kept.dx, read.dx));
+    EXPECT_TRUE(same_bits(kept.dw, read.dw));
   }
 }
 
@@ -228,7 +268,7 @@ std::size_t peak(const quant::Recipe& recipe, const std::vector<std::int64_t>& f
     if (pass == linear::Pass::forward)
       linear::forward_groups(ctx, engine, linear::Groups{weights, first}, x, y);
     else
-      linear::backward_groups(ctx, engine, linear::Groups{weights, first}, x, dy, {dx, dw, {}});
+      linear::backward_groups(ctx, engine, linear::Groups{weights, first}, {x}, dy, {dx, dw, {}});
   }
   return arena.peak();
 }

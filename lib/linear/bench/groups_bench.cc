@@ -80,7 +80,7 @@ void run(benchmark::State& state, const Shape& shape, std::string_view recipe, D
   const auto step = [&] {
     pass(Pass::forward, [&](const Groups& g) { forward_groups(ctx, engine, g, x.view(), y.view()); });
     pass(Pass::backward, [&](const Groups& g) {
-      backward_groups(ctx, engine, g, x.view(), dy.view(), {dx.view(), dw.view(), {}, true});
+      backward_groups(ctx, engine, g, {x.view()}, dy.view(), {dx.view(), dw.view(), {}, true});
     });
   };
   step();

@@ -76,23 +76,32 @@ void without_rows(const Context& ctx, const Gradients& of_group) {
     if (!gradient.empty()) ops::zero(ctx, gradient);
 }
 
-void forward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
+std::vector<quant::Quantized> forward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                               const View& x, const View& y, const quant::KeptGroups& keep) {
   std::vector<ForwardLayer> layers;
   for (const GroupRows& g : groups_with_rows(groups))
     layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
-  forward_layers(ctx, engine, groups, x, layers);
+  return forward_layers(ctx, engine, groups, x, layers, keep);
 }
 
-void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-                       const Gradients& gradients) {
+// The rows of group g as values or codes.
+Input input_of(const GroupInput& x, const Groups& groups, std::size_t g, const View& dy) {
+  return {.values = part_of(x.values, groups.first[g], groups.first[g + 1]),
+          .columns = x.columns.empty() ? quant::Quantized{} : x.columns[g],
+          .activation = dy.dtype};
+}
+
+void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
+                       const View& dy, const Gradients& gradients) {
   std::vector<Gradients> of_group;
   GroupGradients each(gradients, dy.shape[1]);
   for (std::size_t g = 0; g < groups.weights.size(); ++g)
     of_group.push_back(each.next(groups.weights[g], groups.first[g], groups.first[g + 1]));
   std::vector<BackwardLayer> layers;
-  for (const GroupRows& rows : groups_with_rows(groups))
-    layers.push_back({rows.weight, x.rows(rows.first, rows.last), dy.rows(rows.first, rows.last),
-                      of_group[static_cast<std::size_t>(rows.weight - groups.weights.data())]});
+  for (const GroupRows& rows : groups_with_rows(groups)) {
+    const auto g = static_cast<std::size_t>(rows.weight - groups.weights.data());
+    layers.push_back({rows.weight, input_of(x, groups, g, dy), dy.rows(rows.first, rows.last), of_group[g]});
+  }
   for (std::size_t g = 0; g < of_group.size(); ++g)
     if (groups.first[g] == groups.first[g + 1]) without_rows(ctx, of_group[g]);
   backward_layers(ctx, engine, groups, x, dy, layers);
@@ -110,36 +119,39 @@ AdapterRows adapter_rows(std::span<const Weight> weights) {
   return rows;
 }
 
-void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y) {
+std::vector<quant::Quantized> forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                             const View& x, const View& y, const quant::KeptGroups& keep) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
   const bool together = forward_runs_together(ctx, groups, x);
+  std::vector<quant::Quantized> kept;
   if (together) {
     const std::vector<std::int64_t> first = divided_rows(ctx, groups);
-    forward_together(ctx, engine, {groups.weights, first}, x, y);
+    kept = forward_together(ctx, engine, {groups.weights, first}, x, y, keep);
   }
   for (std::size_t g = 0; g < groups.weights.size() && (!together || device::plans_memory(ctx)); ++g) {
     const std::int64_t first = groups.first[g], last = groups.first[g + 1];
     if (first < last) forward(ctx, engine, groups.weights[g], x.rows(first, last), y.rows(first, last));
   }
+  return kept;
 }
 
-void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-                     const Gradients& gradients) {
+void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
+                     const View& dy, const Gradients& gradients) {
   require_groups(groups);
   const gemm::VaryingRows varying(engine);
-  const bool together = backward_runs_together(ctx, groups, dy, gradients);
-  if (together) {
-    const std::vector<std::int64_t> first = divided_rows(ctx, groups);
-    backward_together(ctx, engine, {groups.weights, first}, x, dy, gradients);
-  }
+  const bool together = backward_runs_together(ctx, groups, x, dy, gradients);
+  const std::vector<std::int64_t> first = divided_rows(ctx, groups);
+  const Groups divided{groups.weights, first};
+  if (together) backward_together(ctx, engine, divided, x, dy, gradients);
   if (together && !device::plans_memory(ctx)) return;
+  const Groups& apart = x.columns.empty() ? groups : divided;  // codes are of the rows that forward had
   GroupGradients each(gradients, dy.shape[1]);
-  for (std::size_t g = 0; g < groups.weights.size(); ++g) {
-    const std::int64_t first = groups.first[g], last = groups.first[g + 1];
-    const Gradients of_group = each.next(groups.weights[g], first, last);
-    if (first < last)
-      backward(ctx, engine, groups.weights[g], x.rows(first, last), dy.rows(first, last), of_group);
+  for (std::size_t g = 0; g < apart.weights.size(); ++g) {
+    const std::int64_t begin = apart.first[g], end = apart.first[g + 1];
+    const Gradients of_group = each.next(apart.weights[g], begin, end);
+    if (begin < end)
+      backward(ctx, engine, apart.weights[g], input_of(x, apart, g, dy), dy.rows(begin, end), of_group);
     else
       without_rows(ctx, of_group);
   }

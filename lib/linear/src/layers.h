@@ -18,7 +18,8 @@ struct ForwardLayer {
 /// One layer of backward_layers().
 struct BackwardLayer {
   const Weight* weight;  ///< one of Groups::weights, prepared for the backward pass
-  View x, dy;            ///< rows of the group, at least one
+  Input x;               ///< values of the rows of the group, at least one, or codes for wgrad
+  View dy;               ///< the same rows
   Gradients gradients;   ///< those wanted are the same for all layers
 };
 
@@ -26,16 +27,19 @@ struct BackwardLayer {
 /// casts that quant::casts_groups() has.
 bool forward_runs_together(const Context& ctx, const Groups& groups, const View& x);
 
-/// Whether backward_layers() has them.
-bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients);
+/// Whether backward_layers() has them. x may have codes, which are not cast then.
+bool backward_runs_together(const Context& ctx, const Groups& groups, const GroupInput& x, const View& dy,
+                            const Gradients& gradients);
 
 /// forward() of each layer, whose weights have the same parts. `groups` divides the rows of x, and a layer has those of
-/// its weight. The casts of all layers are in memory at once.
-void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x,
-                    std::span<const ForwardLayer> layers);
+/// its weight. The casts of all layers are in memory at once. With memory in `keep` x is cast for wgrad too, and the
+/// codes of all groups are returned.
+std::vector<quant::Quantized> forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                             const View& x, std::span<const ForwardLayer> layers,
+                                             const quant::KeptGroups& keep);
 
-/// backward() of each layer, likewise.
-void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-                     std::span<const BackwardLayer> layers);
+/// backward() of each layer, likewise. Layers without codes have rows of x.values, which are cast.
+void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
+                     const View& dy, std::span<const BackwardLayer> layers);
 
 }  // namespace fp8::linear

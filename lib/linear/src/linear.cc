@@ -204,11 +204,6 @@ std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) 
   return known_of(groups, [&](const Weight& w) { return known_for(w.known.dy, w.parts, part.begin); });
 }
 
-// The cast of x in a pass, if a part reads codes.
-Cast cast_of_x(const Weight& weight, Pass pass) {
-  return reads_codes_of_x(weight, pass) ? input_cast(*weight.precision.recipe, pass) : Cast{};
-}
-
 // Whether casts of several layers can be those of groups. Calls of their observer, and of reducers of amaxes, are for
 // one layer.
 bool casts_together(const Context& ctx, const Groups& groups, const View& rows) {
@@ -235,14 +230,24 @@ bool forward_runs_together(const Context& ctx, const Groups& groups, const View&
                              known_x(groups));
 }
 
-void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x,
-                    std::span<const ForwardLayer> layers) {
-  if (layers.empty()) return;
+bool keeps_codes(const Context& ctx, std::span<const Weight> weights, const View& x) {
+  const Groups groups{weights, {}};
+  if (weights.empty() || !casts_together(ctx, groups, x)) return false;
+  const Weight& weight = weights.front();
+  return std::ranges::all_of(weights, [&](const Weight& w) { return forms_kept(ctx, w, x).columns; }) &&
+         quant::keeps_groups(ctx, x, std::ssize(weights), casts_of_x(weight, true), cast_options(weight.precision, {}),
+                             known_x(groups));
+}
+
+std::vector<quant::Quantized> forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                             const View& x, std::span<const ForwardLayer> layers,
+                                             const quant::KeptGroups& keep) {
+  if (layers.empty()) return {};
   const device::Scope scope(*ctx.arena);
   const Weight& first = groups.weights.front();
   const std::vector<quant::QuantizedPair> codes =
-      quant::quantize_groups(ctx, x, groups.first, {.last = cast_of_x(first, Pass::forward), .first = {}},
-                             cast_options(first.precision, {}), known_x(groups));
+      quant::quantize_groups(ctx, x, groups.first, casts_of_x(first, keep.memory != nullptr),
+                             cast_options(first.precision, {}), known_x(groups), keep);
   std::vector<ForwardRows> rows;
   for (const ForwardLayer& l : layers) {
     if (l.weight->precision.recipe == nullptr) calibrate(ctx, l.x, l.weight->known.x);
@@ -252,6 +257,10 @@ void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& grou
   forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
   for (const ForwardLayer& l : layers)
     for (const Adapter& adapter : l.weight->adapters) add_adapter(ctx, engine, adapter, l.x, l.y);
+  std::vector<quant::Quantized> kept;
+  for (const quant::QuantizedPair& pair : codes)
+    if (keep.memory != nullptr) kept.push_back(pair.first);
+  return kept;
 }
 
 namespace {
@@ -436,7 +445,8 @@ void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, co
   backward_parts({ctx, engine, weight.precision, DType::bf16}, std::span(&rows, 1), nullptr);
 }
 
-bool backward_runs_together(const Context& ctx, const Groups& groups, const View& dy, const Gradients& gradients) {
+bool backward_runs_together(const Context& ctx, const Groups& groups, const GroupInput& x, const View& dy,
+                            const Gradients& gradients) {
   if (groups.weights.empty() || !casts_together(ctx, groups, dy)) return false;
   const Weight& weight = groups.weights.front();
   const quant::CastOptions options = cast_options(weight.precision, {});
@@ -447,22 +457,25 @@ bool backward_runs_together(const Context& ctx, const Groups& groups, const View
     if (!o.folded.empty() ||
         !casts(o.part.end - o.part.begin, casts_of_dy(weight, o.part, gradients), known_dy(groups, o.part)))
       return false;
-  return gradients.dw.empty() ||
+  return gradients.dw.empty() || !x.columns.empty() ||
          casts(gradients.dw.shape[1], {.last = {}, .first = cast_for_wgrad(weight, gradients)}, known_x(groups));
 }
 
-void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-                     std::span<const BackwardLayer> layers) {
+void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
+                     const View& dy, std::span<const BackwardLayer> layers) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
   const Weight& first = groups.weights.front();
-  const std::vector<quant::QuantizedPair> codes = quant::quantize_groups(
-      ctx, x, groups.first, {.last = {}, .first = cast_for_wgrad(first, layers.front().gradients)},
-      cast_options(first.precision, {}), known_x(groups));
+  std::vector<quant::QuantizedPair> codes;
+  if (x.columns.empty())
+    codes = quant::quantize_groups(ctx, x.values, groups.first,
+                                   {.last = {}, .first = cast_for_wgrad(first, layers.front().gradients)},
+                                   cast_options(first.precision, {}), known_x(groups));
   std::vector<BackwardRows> rows;
   for (const BackwardLayer& l : layers) {
-    const Input input{l.x, {}, codes[group_of(groups, l)].first};
-    rows.push_back({l.weight, {ctx, input, Pass::backward}, l.x, l.dy, l.gradients});
+    Input input = l.x;
+    if (!codes.empty()) input.columns = codes[group_of(groups, l)].first;
+    rows.push_back({l.weight, {ctx, input, Pass::backward}, l.x.values, l.dy, l.gradients});
   }
   const GroupedGradient grouped{groups, dy};
   backward_parts({ctx, engine, first.precision, dy.dtype}, rows, &grouped);

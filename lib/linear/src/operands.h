@@ -23,6 +23,16 @@ inline const quant::Cast& input_cast(const quant::Recipe& recipe, Pass pass) {
   return pass == Pass::backward ? recipe.wgrad.x : recipe.forward.x;
 }
 
+/// The cast of x for the GEMMs of a pass; none if no part reads codes.
+inline quant::Cast cast_of_x(const Weight& weight, Pass pass) {
+  return reads_codes_of_x(weight, pass) ? input_cast(*weight.precision.recipe, pass) : quant::Cast{};
+}
+
+/// The casts of x for forward, and with `keeps` for wgrad.
+inline quant::CastPair casts_of_x(const Weight& weight, bool keeps) {
+  return {.last = cast_of_x(weight, Pass::forward), .first = keeps ? cast_of_x(weight, Pass::backward) : quant::Cast{}};
+}
+
 /// Options of the cast of an activation, or gradient: with the scale of the amax of all ranks if there is a reducer.
 /// `of_x` is the amax of x if it is known, else empty.
 quant::CastOptions activation_options(const Context& ctx, const LinearPrecision& precision, const View& x,

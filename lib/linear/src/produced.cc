@@ -10,11 +10,6 @@
 namespace fp8::linear {
 namespace {
 
-quant::CastPair casts_of_x(const Weight& weight, bool keeps) {
-  const quant::Recipe& recipe = recipe_of(weight.precision);
-  return {.last = recipe.forward.x, .first = keeps ? recipe.wgrad.x : quant::Cast{}};
-}
-
 quant::CastOptions options_of_x(const Weight& weight, const View& amax) {
   quant::CastOptions options = cast_options(weight.precision, weight.known.x);
   options.amax = amax;

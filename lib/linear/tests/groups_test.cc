@@ -93,7 +93,7 @@ struct Mixture {
     const std::vector<Weight> for_forward = prepared(ctx, c, Pass::forward),
                               for_backward = prepared(ctx, c, Pass::backward);
     forward_groups(ctx, engine, Groups{for_forward, first}, x.view(), y.view());
-    backward_groups(ctx, engine, Groups{for_backward, first}, x.view(), dy.view(), gradients(c));
+    backward_groups(ctx, engine, Groups{for_backward, first}, {x.view()}, dy.view(), gradients(c));
   }
   // Each group as a layer alone.
   void run_apart(const Context& ctx, const Case& c) {

@@ -116,21 +116,47 @@ void route_backward(const Context& ctx, const LayerEnvironment& env, const View&
                       {.role = gemm::GemmRole::wgrad, .accumulate = g.accumulate});
 }
 
-// gate_up and h of some experts, from their inputs saved.rows.
-void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
-                    const Together& t) {
-  const View gate_up = t.used(saved.gate_up), h = t.used(saved.h);
-  linear::forward_groups(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up);
+// Where the inputs of experts [R, C] and of their down [R, X] are while forward computes.
+struct ExpertInputs {
+  LinearInput rows, h;
+};
+
+// Memory for these inputs: that of `saved`, or of env.kept, which becomes that of `saved`, or of the arena.
+ExpertInputs allocate_inputs(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
+                             SavedExperts& saved) {
+  const auto input = [&](const std::vector<linear::Weight>& weights, std::int64_t columns, linear::GroupInput& kept) {
+    if (!kept.values.empty()) return LinearInput{kept.values};
+    const LinearInput in = allocate_input(ctx, env, room_of(env), columns,
+                                          [&](const View& x) { return linear::keeps_codes(ctx, weights, x); });
+    if (in.codes == nullptr && env.kept != nullptr) kept.values = in.values;
+    return in;
+  };
+  return {input(w.experts_gate_up, env.config.hidden_size, saved.rows),
+          input(w.experts_down, env.config.experts->intermediate_size, saved.h)};
+}
+
+// y of some experts, from the rows of x that they have. Returns codes that are kept.
+std::vector<quant::Quantized> forward_linear(const Context& ctx, const LayerEnvironment& env, const Together& t,
+                                             const std::vector<linear::Weight>& weights, const LinearInput& x,
+                                             const View& y) {
+  return linear::forward_groups(ctx, env.engine, t.groups(weights), t.used(x.values), y, {x.codes, x.values.shape[0]});
+}
+
+// gate_up and h of some experts, from their inputs in.rows.
+void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
+                    const ExpertInputs& in, const Together& t) {
+  const View gate_up = t.used(saved.gate_up), h = t.used(in.h.values);
+  saved.rows.columns = forward_linear(ctx, env, t, w.experts_gate_up, in.rows, gate_up);
   env.forward_done(ctx, "mlp.experts.gate_up_proj", gate_up);
   ops::swiglu_forward(ctx, gate_up, h);
   env.forward_done(ctx, "mlp.experts.swiglu", h);
 }
 
-// The outputs of some experts, `out` [R, C], from their inputs saved.rows.
-void forward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const SavedExperts& saved,
-                     const Together& t, const View& out) {
-  forward_inside(ctx, env, w, saved, t);
-  linear::forward_groups(ctx, env.engine, t.groups(w.experts_down), t.used(saved.h), out);
+// The outputs of some experts, `out` [R, C], from their inputs in.rows.
+void forward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
+                     const ExpertInputs& in, const Together& t, const View& out) {
+  forward_inside(ctx, env, w, saved, in, t);
+  saved.h.columns = forward_linear(ctx, env, t, w.experts_down, in.h, out);
   env.forward_done(ctx, "mlp.experts.down_proj", out);
 }
 
@@ -139,30 +165,42 @@ void forward_experts(const Context& ctx, const LayerEnvironment& env, const Unit
 void backward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                       const SavedExperts& saved, const Together& t, const View& d_rows) {
   const device::Scope scope(*ctx.arena);
-  const View dh = t.used(allocate(ctx, env.execution.activation, {saved.h.shape[0], saved.h.shape[1]}, "scratch"));
-  const View h = t.used(saved.h), gate_up = t.used(saved.gate_up);
-  linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), h, d_rows,
+  const auto used = [&](const linear::GroupInput& x) {
+    return linear::GroupInput{x.values.empty() ? View{} : t.used(x.values), x.columns};
+  };
+  const View gate_up = t.used(saved.gate_up);
+  const View dh =
+      t.used(allocate(ctx, env.execution.activation, {room_of(env), env.config.experts->intermediate_size}, "scratch"));
+  linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), used(saved.h), d_rows,
                           gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
   env.backward_done(ctx, "mlp.experts.down_proj", dh);
   ops::swiglu_backward(ctx, dh, gate_up, gate_up);
   env.backward_done(ctx, "mlp.experts.swiglu", gate_up);
-  linear::backward_groups(ctx, env.engine, t.groups(w.experts_gate_up), t.used(saved.rows), gate_up,
+  linear::backward_groups(ctx, env.engine, t.groups(w.experts_gate_up), used(saved.rows), gate_up,
                           gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up));
   env.backward_done(ctx, "mlp.experts.gate_up_proj", d_rows);
+}
+
+// The rows of this rank's tokens [N, C], in the order of its routes.
+View local_rows(const Context& ctx, const LayerEnvironment& env, const View& x, const SavedExperts& saved) {
+  const View local = allocate(ctx, env.execution.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
+  ops::gather_rows(ctx, x, saved.routes.tokens, local);
+  return local;
 }
 
 // Computes this rank's rows, `local` [N, C] in the order of its routes, on the ranks that have their experts, and those
 // of all ranks here, pass by pass.
 void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& local,
-                    const SavedExperts& saved) {
+                    ExpertInputs in, SavedExperts& saved) {
+  if (saved.passes->size() > 1) in.rows.codes = in.h.codes = nullptr;
   for (const ExpertPass& pass : *saved.passes) {
     const device::Scope of_pass_scope(*ctx.arena);
     const Together t = of_pass(pass);
     if (env.routing != nullptr && !ctx.dry)
       env.routing->computed(env.unit - 1, env.exchange->first_expert(env.exchange->rank()) + pass.begin, pass.first);
-    send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
+    send_rows(ctx, *env.exchange, pass, local, t.used(in.rows.values));
     const View out = allocate(ctx, env.execution.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
-    forward_experts(ctx, env, w, saved, t, out);
+    forward_experts(ctx, env, w, saved, in, t, out);
     return_rows(ctx, *env.exchange, pass, out, saved.out);
   }
 }
@@ -170,17 +208,21 @@ void forward_shared(const Context& ctx, const LayerEnvironment& env, const UnitW
 // saved.out holds the gradients of the outputs for this rank's rows and receives those of the inputs, x [M, C]. The
 // inside of the experts is computed again if there were several passes.
 void backward_shared(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
-                     const View& x, const SavedExperts& saved) {
+                     const View& x, SavedExperts saved) {
   const device::Scope scope(*ctx.arena);
   const bool again = saved.passes->size() > 1 || (device::plans_memory(ctx) && can_need_passes(env));
   LayerEnvironment unobserved = env;
   unobserved.observer = nullptr;
   UnitWeights of_forward;
+  ExpertInputs in;
   View local;
   if (again) {
     of_forward = env.weights->unshard(ctx, env.unit, Pass::recompute);
-    local = allocate(ctx, env.execution.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
-    ops::gather_rows(ctx, x, saved.routes.tokens, local);
+    unobserved.kept = nullptr;  // backward of a pass follows at once
+    in = allocate_inputs(ctx, unobserved, of_forward, saved);
+    saved.rows = {in.rows.values};
+    saved.h = {in.h.values};
+    local = local_rows(ctx, env, x, saved);
   }
   for (const ExpertPass& pass : *saved.passes) {
     const device::Scope of_pass_scope(*ctx.arena);
@@ -188,9 +230,9 @@ void backward_shared(const Context& ctx, const LayerEnvironment& env, const Unit
     const View d_rows = allocate(ctx, env.execution.activation, {pass.rows(), saved.out.shape[1]}, "scratch");
     send_rows(ctx, *env.exchange, pass, saved.out, d_rows);
     if (again) {
-      send_rows(ctx, *env.exchange, pass, local, t.used(saved.rows));
+      send_rows(ctx, *env.exchange, pass, local, t.used(in.rows.values));
       const gemm::Uncounted repeated(env.engine);
-      forward_inside(ctx, unobserved, of_forward, saved, t);
+      forward_inside(ctx, unobserved, of_forward, saved, in, t);
     }
     backward_experts(ctx, env, w, g, saved, t, d_rows);
     return_rows(ctx, *env.exchange, pass, d_rows, saved.out);
@@ -220,7 +262,8 @@ SavedExperts allocate_experts(const Context& ctx, const LayerEnvironment& env, d
   if (env.exchange == nullptr) return s;
   s.passes = std::make_shared<std::vector<ExpertPass>>();
   s.indices = of_type(DType::i32, {expert_indices(*env.exchange, k, env.rows.most_own())});
-  s.rows = of_type(env.execution.activation, {room_of(env), env.config.hidden_size});  // which would travel again
+  if (env.execution.recompute == Recompute::selective)  // rows would travel again
+    s.rows.values = of_type(env.execution.activation, {room_of(env), env.config.hidden_size});
   return s;
 }
 
@@ -229,20 +272,22 @@ void allocate_expert_inputs(const Context& ctx, const LayerEnvironment& env, dev
   const auto activation = [&](std::int64_t cols) {
     return tensor::allocate_pooled(ctx, memory, env.execution.activation, {room_of(env), cols}, "activations");
   };
-  if (saved.rows.empty()) saved.rows = activation(env.config.hidden_size);
-  saved.h = activation(env.config.experts->intermediate_size);
+  if (saved.rows.values.empty()) saved.rows.values = activation(env.config.hidden_size);
+  saved.h.values = activation(env.config.experts->intermediate_size);
 }
 
 void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const View& x,
-                   const SavedExperts& saved, const View& out, bool skip_output) {
+                   SavedExperts& saved, const View& out, bool skip_output) {
   const device::Scope scope(*ctx.arena);
   route(ctx, env, w.vector(Slot::router), x, saved);
   const View device_counts = counts_of(ctx, env, saved);
   device::Download download(ctx, device_counts.data, device_counts.device, device_counts.bytes());
-  const View local = env.exchange == nullptr
-                         ? saved.rows
-                         : allocate(ctx, env.execution.activation, {saved.out.shape[0], saved.out.shape[1]}, "scratch");
-  ops::gather_rows(ctx, x, saved.routes.tokens, local);  // while the counts are copied to the host
+  const ExpertInputs in = allocate_inputs(ctx, env, w, saved);
+  View local;
+  if (env.exchange != nullptr)  // while the counts are copied to the host
+    local = local_rows(ctx, env, x, saved);
+  else
+    ops::gather_rows(ctx, x, saved.routes.tokens, in.rows.values);
   std::vector<std::int32_t> counts(ctx.dry ? 0 : static_cast<std::size_t>(device_counts.size()));
   download.finish(counts.data());
   const std::size_t experts = saved.first->size() - 1;
@@ -255,26 +300,27 @@ void experts_block(const Context& ctx, const LayerEnvironment& env, const UnitWe
   if (env.exchange != nullptr) {
     *saved.passes = device::plans_memory(ctx) ? plan_dry(*env.exchange, saved.routes.per_token(), env.rows.most_own())
                                               : plan_passes(ctx, *env.exchange, counts, room_of(env), saved.indices);
-    forward_shared(ctx, env, w, local, saved);
+    forward_shared(ctx, env, w, local, in, saved);
   } else {
     if (env.routing != nullptr && !ctx.dry) env.routing->computed(env.unit - 1, 0, *saved.first);
     const Together t = all_of(saved);
-    forward_experts(ctx, env, w, saved, t, t.used(saved.out));
+    forward_experts(ctx, env, w, saved, in, t, t.used(saved.out));
   }
   if (skip_output) return;
   ops::combine_rows(ctx, saved.out, saved.routes, out);
   env.forward_done(ctx, "mlp.experts", out);
 }
 
-void recompute_expert_inputs(const Context& ctx, const View& x, const SavedExperts& saved) {
-  if (saved.passes == nullptr) {
-    ops::gather_rows(ctx, x, saved.routes.tokens, saved.rows);
-    const Together t = all_of(saved);
-    ops::swiglu_forward(ctx, t.used(saved.gate_up), t.used(saved.h));
-  } else if (saved.passes->size() == 1) {
-    const Together t = of_pass(saved.passes->front());
-    ops::swiglu_forward(ctx, t.used(saved.gate_up), t.used(saved.h));
-  }
+void recompute_expert_inputs(const Context& ctx, const LayerEnvironment& env, const View& x,
+                             const SavedExperts& saved) {
+  if (saved.passes != nullptr && saved.passes->size() > 1) return;  // backward does so, pass by pass
+  const Together t = saved.passes == nullptr ? all_of(saved) : of_pass(saved.passes->front());
+  const device::Scope scope(*ctx.arena);
+  if (env.exchange == nullptr)
+    ops::gather_rows(ctx, x, saved.routes.tokens, saved.rows.values);
+  else if (env.execution.recompute != Recompute::selective)
+    send_rows(ctx, *env.exchange, saved.passes->front(), local_rows(ctx, env, x, saved), t.used(saved.rows.values));
+  ops::swiglu_forward(ctx, t.used(saved.gate_up), t.used(saved.h.values));
 }
 
 void experts_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,

@@ -19,8 +19,13 @@ namespace {
 using dtype::DType;
 using tensor::allocate;
 
-// The linears whose input forward leaves to backward as values or codes.
-constexpr std::array kLinearsWithInput{Slot::qkv, Slot::gate_up, Slot::down};
+// Whether `is` holds for a linear whose input forward leaves to backward as values or codes.
+template <class Is>
+bool any_with_input(const UnitWeights& w, Is is) {
+  return std::ranges::any_of(std::array{Slot::qkv, Slot::gate_up, Slot::down},
+                             [&](Slot slot) { return is(w.of(slot)); }) ||
+         std::ranges::any_of(w.experts_gate_up, is) || std::ranges::any_of(w.experts_down, is);
+}
 
 // Heads [first, first + heads) of a projection [M, W] as [B, T, heads, D].
 View heads_of(const View& x, const LayerEnvironment& env, std::int64_t first, std::int64_t heads) {
@@ -115,28 +120,11 @@ void attend(const Context& ctx, const LayerEnvironment& env, const SavedActivati
   env.forward_done(ctx, "self_attn.attention", saved.attention);
 }
 
-// Where the input of a linear is while forward computes: its values, and memory for codes if backward reads only those.
-struct LinearInput {
-  View values{};
-  device::PooledMemory* codes = nullptr;
-};
-
-// Memory for values that backward reads.
-View allocate_values(const Context& ctx, const LayerEnvironment& env, std::int64_t rows, std::int64_t columns) {
-  const DType type = env.execution.activation;
-  return env.kept == nullptr ? allocate(ctx, type, {rows, columns}, "scratch")
-                             : tensor::allocate_pooled(ctx, *env.kept, type, {rows, columns}, "activations");
-}
-
-// Memory for the input of a linear: kept if backward reads the values, else of the arena.
+// allocate_input() for a linear that ranks may divide.
 template <class Linear>
 LinearInput allocate_input(const Context& ctx, const LayerEnvironment& env, const Linear& linear, std::int64_t rows,
                            std::int64_t columns) {
-  const DType type = env.execution.activation;
-  const View shape = tensor::make_view(nullptr, type, ctx.device, {rows, columns});
-  if (env.kept == nullptr || env.observed || !linear.keeps_codes(shape))
-    return {allocate_values(ctx, env, rows, columns), nullptr};
-  return {allocate(ctx, type, {rows, columns}, "scratch"), env.kept};
+  return allocate_input(ctx, env, rows, columns, [&](const View& x) { return linear.keeps_codes(x); });
 }
 
 // Whether the operation that computes the input [rows, columns] of a linear writes codes in place of it: nothing reads
@@ -392,6 +380,12 @@ linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weig
   return {dx, g.of(weight), bias, g.accumulate, g.of(adapters->a), g.of(adapters->b)};
 }
 
+View allocate_values(const Context& ctx, const LayerEnvironment& env, std::int64_t rows, std::int64_t columns) {
+  const DType type = env.execution.activation;
+  return env.kept == nullptr ? allocate(ctx, type, {rows, columns}, "scratch")
+                             : tensor::allocate_pooled(ctx, *env.kept, type, {rows, columns}, "activations");
+}
+
 LayerKinds kinds_of(const hf::ModelConfig& config, int first, int last) {
   LayerKinds all;
   for (int layer = first; layer < last; ++layer) (config.is_sparse(layer) ? all.sparse : all.dense) = true;
@@ -466,13 +460,11 @@ void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWe
 }
 
 bool is_observed(const UnitWeights& w) {
-  return std::ranges::any_of(kLinearsWithInput,
-                             [&](Slot slot) { return active_observer(w.of(slot).precision) != nullptr; });
+  return any_with_input(w, [](const linear::Weight& weight) { return active_observer(weight.precision) != nullptr; });
 }
 
 bool is_calibrated(const UnitWeights& w) {
-  return std::ranges::any_of(kLinearsWithInput, [&](Slot slot) {
-    const linear::Weight& weight = w.of(slot);
+  return any_with_input(w, [](const linear::Weight& weight) {
     return weight.precision.recipe == nullptr && !weight.known.x.scale.empty();
   });
 }
@@ -483,7 +475,7 @@ void recompute_norms_and_h(const Context& ctx, const LayerEnvironment& env, cons
   ops::rmsnorm_forward(ctx, x, w.vector(Slot::input_norm), eps_of(env), n1, saved.rstd1);
   ops::rmsnorm_forward(ctx, saved.mid, w.vector(Slot::post_norm), eps_of(env), n2, saved.rstd2);
   if (env.sparse())
-    recompute_expert_inputs(ctx, n2, saved.experts);
+    recompute_expert_inputs(ctx, env, n2, saved.experts);
   else
     ops::swiglu_forward(ctx, saved.gate_up, saved.h.values);
 }

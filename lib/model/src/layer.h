@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "divided.h"
+#include "fp8/linear/groups.h"
 #include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
@@ -69,12 +70,14 @@ struct ExpertPass;  // dispatch.h
 struct SavedExperts {
   ops::Routes routes{};
   std::shared_ptr<std::vector<std::int64_t>> first{};  // E + 1: first row of each expert, and one past the last of all
-  View rows{};                                         // inputs of the experts of this rank [R, C]
-  View gate_up{}, h{};                                 // [R, 2X], [R, X]
-  View out{};                                          // outputs of experts for the tokens of this rank [N, C]
+  // Inputs of the experts of this rank [R, C] and of their down [R, X], as their wgrad reads them.
+  linear::GroupInput rows{}, h{};
+  View gate_up{};  // [R, 2X]
+  View out{};      // outputs of experts for the tokens of this rank [N, C]
   // The passes in which the experts of this rank compute the rows of all ranks that share experts, and memory for their
   // indices; empty if this rank has all experts, which compute its own rows in one pass, with R = N. If there are
-  // several, rows, gate_up and h hold those of one, and backward computes them again.
+  // several, values of rows and of h, and gate_up, hold those of one, no codes are kept, and backward computes them
+  // again.
   std::shared_ptr<std::vector<ExpertPass>> passes{};
   View indices{};
 };
@@ -117,12 +120,34 @@ struct LayerInput {
   View base{}, delta{};  // [M, C]; empty: x is complete
 };
 
+// Where the input of a linear is while forward computes: its values, and memory for codes if backward reads only those.
+struct LinearInput {
+  View values{};
+  device::PooledMemory* codes = nullptr;
+};
+
+// Memory for values that backward reads.
+View allocate_values(const Context& ctx, const LayerEnvironment& env, std::int64_t rows, std::int64_t columns);
+
+// Memory for the input of a linear: kept if backward reads the values, else of the arena. `keeps_codes` says of the
+// input, of which it reads shape and type, whether codes can take its place.
+template <class KeepsCodes>
+LinearInput allocate_input(const Context& ctx, const LayerEnvironment& env, std::int64_t rows, std::int64_t columns,
+                           KeepsCodes&& keeps_codes) {
+  const dtype::DType type = env.execution.activation;
+  if (env.kept == nullptr || env.observed ||
+      !keeps_codes(tensor::make_view(nullptr, type, ctx.device, {rows, columns})))
+    return {allocate_values(ctx, env, rows, columns), nullptr};
+  return {tensor::allocate(ctx, type, {rows, columns}, "scratch"), env.kept};
+}
+
 // Completes the input of the successor of layer `unit`.
 void complete_input(const Context& ctx, const LayerEnvironment& env, int unit, const LayerInput& in);
 
 // Completes `in` and computes a layer but its last addition: the output is saved.mid + delta. delta may be in.delta,
 // and in.base saved.mid. With `skip_output` all activations are saved, but what computes the output alone is
-// skipped. Leaves n1, n2 and h in env.kept, for each the codes for wgrad if backward reads no more, else the values.
+// skipped. Leaves n1, n2, h and the inputs of experts in env.kept, for each the codes for wgrad if backward reads no
+// more, else the values.
 void layer_forward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const LayerInput& in,
                    SavedActivations& saved, const View& delta, bool skip_output);
 

@@ -86,7 +86,7 @@ void MicroBatch::State::forward_layer(int unit, const LayerInput& in, SavedActiv
   env.unit = unit;
   env.observed = env.observed || is_observed(w);
   // The calibration of a run should need no more memory than its steps, which keep codes.
-  if (is_calibrated(w) && !env.sparse()) env.kept = nullptr;
+  if (is_calibrated(w)) env.kept = nullptr;
   if (!caches.empty()) env.cache = &caches[static_cast<std::size_t>(unit - 1)];
   layer_forward(ctx, env, w, in, saved, delta, false);
 }
@@ -100,7 +100,6 @@ void MicroBatch::State::forward_saving(int layer) {
   const LayerKinds kind = kinds_of(env.config, layer, layer + 1);
   own.activations = allocate_saved(ctx, env, full ? recomputed : own.memory, kind);
   SavedActivations all = own.activations;
-  if (kind.sparse) allocate_expert_inputs(ctx, env, keeps ? own.memory : recomputed, all.experts);
   if (full) all.mid = out;  // which the next layer needs
   env.kept = keeps ? &own.memory : nullptr;
   forward_layer(layer + 1, next, all, gradient);
@@ -113,7 +112,6 @@ void MicroBatch::State::forward_overwriting(int first, int last) {
   device::PooledMemory one_layer(*ctx.arena);
   const LayerKinds kinds = kinds_of(env.config, first, last);
   SavedActivations saved = allocate_saved(ctx, env, one_layer, kinds);
-  if (kinds.sparse) allocate_expert_inputs(ctx, env, one_layer, saved.experts);
   const View delta = allocate(ctx, env.execution.activation, {env.rows.own(), env.config.hidden_size}, "scratch");
   for (int layer = first; layer < last; ++layer) {
     forward_layer(layer + 1, next, saved, delta);
@@ -131,7 +129,6 @@ View MicroBatch::State::complete_hidden() {
 // Allocates what the forward pass did not save, and computes it, except what selective recomputation needs weights for.
 SavedActivations MicroBatch::State::recompute_all(int unit, const View& x, device::PooledMemory& recomputed) {
   SavedActivations all = allocate_saved(ctx, env, recomputed, kinds_of(env.config, unit - 1, unit));
-  if (env.sparse()) allocate_expert_inputs(ctx, env, recomputed, all.experts);
   const device::Scope scope(*ctx.arena);
   const UnitWeights w = weights.unshard(ctx, unit, Pass::recompute);
   LayerEnvironment unobserved = env;

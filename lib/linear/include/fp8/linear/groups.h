@@ -15,8 +15,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "fp8/linear/linear.h"
+#include "fp8/linear/input.h"
+#include "fp8/quant/groups.h"
 
 namespace fp8::linear {
 
@@ -26,6 +28,18 @@ struct Groups {
   std::span<const std::int64_t> first;  ///< groups + 1 rows: group g has the rows [first[g], first[g + 1])
 };
 
+/// The input of groups as backward_groups() reads it: x itself, or codes for wgrad in place of it.
+struct GroupInput {
+  View values{};                            ///< [M, K]; empty: there are codes
+  std::vector<quant::Quantized> columns{};  ///< codes of each group, which contract its rows; empty: x is read
+};
+
+/// Whether forward_groups() can leave codes of x [M, K] to backward, of which shape and type are read, M rows being the
+/// most that there can be: on a device, where the casts of groups are together, backward reads no more than the codes
+/// (forms_kept()), and they take less memory than x. The weights are prepared for Pass::forward; with Pass::recompute
+/// their observer is unknown.
+bool keeps_codes(const Context& ctx, std::span<const Weight> weights, const View& x);
+
 /// Rows of all a, and of all b, of the adapters of some weights.
 struct AdapterRows {
   std::int64_t a = 0;  ///< of Gradients::a
@@ -34,12 +48,15 @@ struct AdapterRows {
 /// The sum over the adapters of `weights`.
 AdapterRows adapter_rows(std::span<const Weight> weights);
 
-/// Computes y = x w^T of each group, with adapters. y has x's dtype.
-void forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& y);
+/// Computes y = x w^T of each group, with adapters. y has x's dtype. With memory in `keep` and keeps_codes(), x is cast
+/// once for both passes, and the codes of all groups for wgrad, which stay in that memory, are returned; else none.
+std::vector<quant::Quantized> forward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                             const View& x, const View& y, const quant::KeptGroups& keep = {});
 
 /// Gradients of all groups, with the weights of one group after those of the other. Members as in Gradients: dw
-/// [groups N, K], a and b those of the adapters of all groups.
-void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const View& x, const View& dy,
-                     const Gradients& gradients);
+/// [groups N, K], a and b those of the adapters of all groups. Results, amaxes and counts of casts have the same bits
+/// with x and with codes of forward_groups().
+void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
+                     const View& dy, const Gradients& gradients);
 
 }  // namespace fp8::linear
