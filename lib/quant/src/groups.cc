@@ -189,7 +189,6 @@ device::Span span_of_groups(const GroupCast& c, const CastOptions& options) {
   int launches = 0, reads = 0, casts = 0;
   double of_codes = 0;
   if (!c.scales.empty()) launches += 3, ++reads;
-  if (has_blocks(c.last.cast) || has_blocks(c.of_first.cast)) ++launches, ++reads;
   for (const GroupCodes* q : {&c.last, &c.of_first}) {
     if (!q->cast.fp8()) continue;
     if (casts == 0 || c.last.cast.format != c.of_first.cast.format) ++casts;

@@ -75,6 +75,23 @@ __global__ void cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget ro
                             amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
 }
 
+// Casts tiles in blocks, whose scales it computes: `scales` has those of all groups.
+template <class T, class Grid, bool kCounted>
+__global__ void block_cast_groups_kernel(RowGroups groups, Source<T> x, GroupTarget row, GroupTarget column,
+                                         TileScales scales, bool shared, unsigned* amax, std::int64_t amax_step,
+                                         unsigned long long* counts) {
+  const OwnGroup own(groups);
+  if (!own.any()) return;
+  const auto of_group = [&own](const BlockScales& all, const GroupTarget& to) {
+    if (all.scale == nullptr) return all;
+    const std::int64_t before = to.step.before(own);
+    return BlockScales{all.scale + before, all.inverse + before, grid_of(to.grid, to.step, own.rows), all.rule};
+  };
+  cast_tile<Grid, kCounted>(own.of(x), PatchPlace(own.first_row), row.of(own), column.of(own),
+                            TileScales{of_group(scales.row, row), of_group(scales.column, column)}, shared,
+                            amax != nullptr ? amax + own.group * amax_step : nullptr, counts);
+}
+
 // Codes of contiguous rows without padding.
 template <class T, class Grid, bool kCounted>
 __global__ void groups_to_bytes_kernel(RowGroups groups, Source<T> x, const float* scales, std::uint8_t* codes,
@@ -137,25 +154,6 @@ __global__ void group_scale_kernel(RowGroups groups, ScalesOfGroups known, F max
   const F own = copied ? known.scale[i * known.step] : scale_by_rule(rule, scale[i], max, power_of_2);
   scale[i] = own;
   inverse[i] = copied ? known.inverse[i * known.step] : 1.0f / own;
-}
-
-template <class T>
-__global__ void block_scale_groups_kernel(RowGroups groups, Source<T> x, BlockScales row, GroupStep row_step,
-                                          BlockScales column, GroupStep column_step) {
-  const OwnGroup own(groups);
-  if (!own.any()) return;
-  const auto of_group = [&own](BlockScales all, const GroupStep& step) {
-    all.scale += step.before(own);
-    all.inverse += step.before(own);
-    all.grid = grid_of(all.grid, step, own.rows);
-    return all;
-  };
-  const Source<T> source = own.of(x);
-  const PatchPlace place(own.first_row);
-  const bool whole = aligned_tile(source, place, {nullptr, 0});
-  Piece<T> pieces[kPiece];
-  if (whole) source.load(place, pieces);
-  block_scale_tile(source, place, whole, pieces, of_group(row, row_step), of_group(column, column_step));
 }
 
 // --- launches ---
@@ -228,32 +226,34 @@ void launch_group_scales(const Launcher& launch, const GroupCast& c, const CastO
          dtype::max_of(cast.format), options.rule, options.power_of_2, all.as<float>(), c.inverse_scales.as<float>());
 }
 
-template <class Launcher>
-void launch_group_block_scales(const Launcher& launch, const GroupCast& c, bool power_of_2) {
-  const auto scales = [&](const GroupCodes& q) {
-    if (block_extent(q.cast.granularity).along == 0) return BlockScales{};
-    return BlockScales{.scale = q.scale.as<float>(),
-                       .inverse = q.inverse_scale.as<float>(),
-                       .grid = group_scale_grid(q),
-                       .rule = block_rule<dtype::Bf16>(q.cast.granularity, dtype::max_of(q.cast.format), power_of_2)};
-  };
-  const BlockScales row = scales(c.last), column = scales(c.of_first);
-  if (row.scale == nullptr && column.scale == nullptr) return;
-  launch("block scales", group_grid(c.x, c.first, kTile), dim3(kCastThreads), block_scale_groups_kernel<dtype::Bf16>,
-         row_groups(c.first), group_source<dtype::Bf16>(c.x), row, c.last.step, column, c.of_first.step);
+// The scales of blocks of all groups, which the cast computes; none of a cast without blocks.
+inline BlockScales group_block_scales(const GroupCodes& q, bool power_of_2) {
+  if (q.codes.empty() || block_extent(q.cast.granularity).along == 0) return {};
+  return {.scale = q.scale.as<float>(),
+          .inverse = q.inverse_scale.as<float>(),
+          .rule = block_rule<dtype::Bf16>(q.cast.granularity, dtype::max_of(q.cast.format), power_of_2)};
 }
 
 template <class Launcher>
 void launch_group_cast(const Launcher& launch, const GroupCast& c, const GroupCodes& by_row,
-                       const GroupCodes& by_column, const View& amax, CastCounts* counts) {
+                       const GroupCodes& by_column, const View& amax, const CastOptions& options) {
   const Cast& cast = by_row.cast.fp8() ? by_row.cast : by_column.cast;
+  const TileScales scales{group_block_scales(by_row, options.power_of_2),
+                          group_block_scales(by_column, options.power_of_2)};
+  const bool counted = options.counts != nullptr;
   dtype::with_fp8_grid(cast.format, [&]<class Grid>() {
-    launch(
-        "cast", group_grid(c.x, c.first, kTile), dim3(kCastThreads),
-        counts != nullptr ? cast_groups_kernel<dtype::Bf16, Grid, true> : cast_groups_kernel<dtype::Bf16, Grid, false>,
-        row_groups(c.first), group_source<dtype::Bf16>(c.x), group_target(by_row, c.x.shape[1]),
-        group_target(by_column, c.x.shape[1]), c.shared, static_cast<unsigned*>(amax.data),
-        amax.empty() ? 0 : c.known_step, reinterpret_cast<unsigned long long*>(counts));
+    const auto go = [&](auto* kernel, const auto&... of_blocks) {
+      launch("cast", group_grid(c.x, c.first, kTile), dim3(kCastThreads), kernel, row_groups(c.first),
+             group_source<dtype::Bf16>(c.x), group_target(by_row, c.x.shape[1]), group_target(by_column, c.x.shape[1]),
+             of_blocks..., c.shared, static_cast<unsigned*>(amax.data), amax.empty() ? 0 : c.known_step,
+             reinterpret_cast<unsigned long long*>(options.counts));
+    };
+    if (scales.row.scale == nullptr && scales.column.scale == nullptr)
+      go(counted ? cast_groups_kernel<dtype::Bf16, Grid, true> : cast_groups_kernel<dtype::Bf16, Grid, false>);
+    else
+      go(counted ? block_cast_groups_kernel<dtype::Bf16, Grid, true>
+                 : block_cast_groups_kernel<dtype::Bf16, Grid, false>,
+         scales);
   });
 }
 
@@ -261,12 +261,11 @@ template <class Launcher>
 void quantize_groups_cuda(const Context& ctx, const GroupCast& c, const CastOptions& options) {
   const Launcher launch(ctx);
   if (!c.scales.empty()) launch_group_scales(launch, c, options);
-  launch_group_block_scales(launch, c, options.power_of_2);
   const bool both = c.last.cast.fp8() && c.of_first.cast.fp8();
   if (!both || c.last.cast.format == c.of_first.cast.format)
-    return launch_group_cast(launch, c, c.last, c.of_first, c.known_amax, options.counts);
-  launch_group_cast(launch, c, c.last, {}, c.known_amax, options.counts);
-  launch_group_cast(launch, c, {}, c.of_first, {}, options.counts);
+    return launch_group_cast(launch, c, c.last, c.of_first, c.known_amax, options);
+  launch_group_cast(launch, c, c.last, {}, c.known_amax, options);
+  launch_group_cast(launch, c, {}, c.of_first, {}, options);
 }
 
 template <class Launcher>

@@ -53,9 +53,9 @@ const Case kCases[] = {{"tensor", {kTensor, kTensor}, ScaleRule::torchao, 4},
                        {"tensor, one layout", {{}, kTensor}, ScaleRule::current, 4},
                        {"rows", {kRow, kRow}, ScaleRule::torchao, 4},
                        {"rows, one layout", {kRow, {}}, ScaleRule::torchao, 4},
-                       {"blocks", {kBlocks, kBlocks}, ScaleRule::blockwise, 2},
-                       {"squares", {kSquares, kSquares}, ScaleRule::blockwise, 2},
-                       {"squares, one layout", {{}, kSquares}, ScaleRule::blockwise, 2}};
+                       {"blocks", {kBlocks, kBlocks}, ScaleRule::blockwise, 1},
+                       {"squares", {kSquares, kSquares}, ScaleRule::blockwise, 1},
+                       {"squares, one layout", {{}, kSquares}, ScaleRule::blockwise, 1}};
 
 // Rows of groups have different magnitudes, and the last columns of a wider matrix are not cast.
 Matrix rows_of_groups() {
