@@ -207,7 +207,7 @@ void read_batches(Mapping& m) {
   m.note("batch_size", Class::mapped, "--grad-accumulation", "divided by micro_batch_size");
   Duration& d = import.duration;
   d.epochs = m.number("num_epochs", 1);
-  if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) m.keys().refuse("num_epochs", "needs a number above 0");
+  if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) m.keys().refuse("num_epochs", kEpochs);
   d.rounds_once = true;
   if (m.whole("max_steps", 0) > 0) {
     d.steps = m.whole("max_steps", 0);

@@ -14,6 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Sequences of a step above which a batch is taken for a mistake; products with numbers of epochs stay exact.
+constexpr double kMostSequences = 1e15;
+
 std::int64_t size_of(const Import& import, const char* flag) {
   const json::Value* value = import.flags.find(flag);
   return value != nullptr && value->is_int() ? std::max<std::int64_t>(value->as_int(), 1) : 1;
@@ -35,6 +38,11 @@ void set_batches(Import& import, std::int64_t samplers) {
                              " ranks times micro-batches of " + std::to_string(b.micro) +
                              "; --ranks names the number of processes");
   if (b.global) b.accumulation = std::max<std::int64_t>(*b.global / (b.micro * samplers), 1);
+  if (static_cast<double>(b.micro) * static_cast<double>(samplers) * static_cast<double>(b.accumulation) >
+      kMostSequences)
+    throw Error(import.documents.front().path + ": " + std::to_string(b.accumulation) + " micro-batches of " +
+                std::to_string(b.micro) + " sequences on " + std::to_string(samplers) +
+                " ranks: more sequences in a step than " + format_short(kMostSequences, 1));
   import.set("batch-size", b.micro);
   import.set("grad-accumulation", b.accumulation);
 }

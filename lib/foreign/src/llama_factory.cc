@@ -206,7 +206,7 @@ class Reader {
     map_.note("dataset", Class::mapped, "fp8-tokenize");
     map_.note("eval_dataset", Class::mapped, "--eval-data eval.h5");
     if (map_.has("max_samples")) {
-      const std::int64_t most = map_.whole("max_samples", 0);
+      const std::int64_t most = map_.positive("max_samples", 1);
       bool several = false;
       for (std::vector<DataSource>* all : {&plan.train, &plan.eval})
         for (DataSource& source : *all) {
@@ -258,7 +258,7 @@ class Reader {
     if (most > 0) d.steps = most;
     map_.note("max_steps", Class::mapped, most > 0 ? "--steps " + std::to_string(most) : "");
     d.epochs = map_.number("num_train_epochs", 3);
-    if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) map_.keys().refuse("num_train_epochs", "needs a number above 0");
+    if (!(d.epochs > 0 && d.epochs <= kMostEpochs)) map_.keys().refuse("num_train_epochs", kEpochs);
     if (most > 0)
       map_.note("num_train_epochs", Class::does_nothing, "", "max_steps is given");
     else

@@ -13,6 +13,8 @@ namespace fp8::foreign {
 
 // Passes over the data above which a number of epochs is taken for a mistake.
 inline constexpr double kMostEpochs = 1e6;
+/// What a number of epochs must be.
+inline constexpr const char* kEpochs = "needs a number above 0, at most 1000000";
 
 /// A flag as on a command line: "--lr 0.0003", "--rslora", "--no-fp8-all-gather", "--filter a --filter b".
 std::string flag_text(std::string_view flag, const json::Value& value);

@@ -201,5 +201,19 @@ TEST_F(LlamaFactory, DataIsNamedInDatasetInfo) {
   EXPECT_HOLDS(missing(R"({"y":{"file_name":"y.parquet"}})"), "only JSON and JSON Lines are read");
 }
 
+// 2^29 x 2^29 x 64 is 0 in 64 bits.
+TEST_F(LlamaFactory, NumbersThatCannotBeMeantAreRefused) {
+  const std::string half = std::to_string(1 << 29);
+  const auto refusal = [&](const std::string& lines, std::int64_t ranks = 1) {
+    return error_of([&] { import(lines, 10, ranks); });
+  };
+  EXPECT_EQ(refusal("per_device_train_batch_size: " + half + "\ngradient_accumulation_steps: " + half + "\n", 64),
+            at("sft.yaml: " + half + " micro-batches of " + half +
+               " sequences on 64 ranks: more sequences in a step than 1e+15"));
+  EXPECT_EQ(refusal("num_train_epochs: 1e300\n"),
+            at("sft.yaml: line 5: num_train_epochs: needs a number above 0, at most 1000000"));
+  EXPECT_EQ(refusal("max_samples: 0\n"), at("sft.yaml: line 5: max_samples: must be from 1 to 1000000000"));
+}
+
 }  // namespace
 }  // namespace fp8::foreign
