@@ -124,7 +124,8 @@ refused "a file that exists" "report.json: exists (use --force to replace it)" -
 ) >out 2>err </dev/null
 is "rates without a place" "$? $(cat err)" "2 fp8-bench: --machine: neither XDG_CONFIG_HOME nor HOME is set; needs -o FILE"
 timeout 5 fp8-bench --machine --device cpu -o rates.json >out 2>err </dev/null
-is "what takes long is said at the start" "$(head -n 1 err)" "fp8-bench: measures this machine, which takes a minute, and longer while others compute on it"
+is "what takes long is said at the start" "$(head -n 1 err)" \
+  "fp8-bench: measures this machine, which takes a minute, and longer while others compute on it"
 if long; then
   ok "rates are measured and stored" env XDG_CONFIG_HOME="$PWD/config" fp8-bench --machine --device cpu
   says "the table has a rate of GEMMs" '^large GEMM in bf16, GFLOP/s +[0-9.]+ +[0-9.]+$' cat out

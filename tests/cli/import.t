@@ -119,7 +119,8 @@ echo 'neftune_noise_alpha: 5' | cat lora.yaml - >noise.yaml
 status "a key without counterpart" 1 import noise.yaml --model llama3 -o noise -q
 is "-q prints no table" "$(cat out)" ""
 printf '%s\n' 'add_tokens: a,b' 'resize_vocab: true' | cat lora.yaml - >tokens.yaml
-says "keys of one reason have one line, which says what is lost" '^fp8-import: tokens.yaml: add_tokens, resize_vocab: no counterpart: the tokenizer and the' \
+says "keys of one reason have one line, which says what is lost" \
+  '^fp8-import: tokens.yaml: add_tokens, resize_vocab: no counterpart: the tokenizer and the' \
   import tokens.yaml --model llama3
 ok "run.json is written" test -f noise/run.json
 ok "run.sh is not" test ! -e noise/run.sh
@@ -140,7 +141,9 @@ says "a trainer that does not exist" "^fp8-import: --from: 'llamafactory' is not
 printf 'stage: sft\nlearning_rate: fast\n' >fast.yaml
 says "a value of another type" '^fp8-import: fast.yaml: line 2: learning_rate: needs a number, found "fast"$' import fast.yaml
 printf 'stage: sft\nseed: %s\n' "\${SEED}" >seed.yaml
-says "a number of the environment" '^fp8-import: seed.yaml: line 2: seed: needs a number, found .*; variables of the environment are not substituted: write the value of SEED$' import seed.yaml
+says "a number of the environment" \
+  '^fp8-import: seed.yaml: line 2: seed: needs a number, found .*; variables of the environment are not substituted: write the value of SEED$' \
+  import seed.yaml
 printf 'stage: sft\noutput_dir: %s\n' "\${HOME}/x" >dir.yaml
 says "a value of the environment" '^fp8-import: missing: dir.yaml: output_dir: .* refers to the environment' import dir.yaml
 head -c 5000000 /dev/zero | tr '\0' '#' >large.yaml

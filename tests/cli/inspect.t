@@ -140,8 +140,8 @@ is "a pipe has whole names in every table" \
   "$(grep -c '\.\.\.' tables) $(grep -c '^model.layers.[01].[a-z_]*.[a-z_]*.weight ' tables | awk '{ print ($1 > 700) }')" "0 1"
 on_terminal fp8-log every --tensors --top 30 | sed 's/\r//; s/\x1b\[[0-9]*m//g' >tables
 is "a terminal names linears and recipes, no wider than it is" \
-  "$(grep -c "^[01]\.[a-z]*_proj  *[a-z,]*  *[a-z_]*  *[a-z0-9_]*[.]*  *[0-9]" tables | awk '{ print ($1 >= 60) }') $(LC_ALL=C awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' \
-  tables | wc -l)" "1 0"
+  "$(grep -c "^[01]\.[a-z]*_proj  *[a-z,]*  *[a-z_]*  *[a-z0-9_]*[.]*  *[0-9]" tables | awk '{ print ($1 >= 60) }') $(
+    LC_ALL=C awk '{ n = gsub(/[^\200-\277]/, "") } n > 80' tables | wc -l)" "1 0"
 is "a plot of several recipes is refused" "$(fp8-log every --tensors --plot sqnr_db 2>&1)" \
   "fp8-log: every: a plot needs one recipe, found tensorwise, rowwise, rowwise_with_gw_hp, current, delayed, blockwise, mxfp8, nvfp4; inspect one, or \
 select its records with grep"

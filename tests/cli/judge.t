@@ -142,7 +142,8 @@ plant a.h5 none --precision fp32
   fp8-judge a.h5 rollouts.jsonl --json 2>err
   echo $? >status
 } | while read -r line; do case $line in *'"type":"rollouts"'*) echo >>rollouts.jsonl ;; esac; done
-is "rollouts that change are noticed" "$(cat status) $(cat err)" "2 fp8-judge: rollouts.jsonl: changed while it was read, so candidates read different rollouts"
+is "rollouts that change are noticed" "$(cat status) $(cat err)" \
+  "2 fp8-judge: rollouts.jsonl: changed while it was read, so candidates read different rollouts"
 refused_() { # NAME REGEX WORDS
   name=$1 pattern=$2
   shift 2

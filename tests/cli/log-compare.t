@@ -28,13 +28,15 @@ side precision tokens/s
 A: p bf16 1 x
 B: q fp8 tensorwise, emulated 0.805 x, emulated"
 for s in 1 2; do
-  sed 's/"fp8_flop_share":0.96,"fp8_flop_share_total":0.88/"fp8_flop_share":0,"fp8_flop_share_total":0,"fp4_flop_share":0.94,"fp4_flop_share_total":0.86/' q$s.jsonl >f$s.jsonl
+  sed -e 's/"fp8_flop_share":0.96,/"fp8_flop_share":0,/' \
+    -e 's/"fp8_flop_share_total":0.88/"fp8_flop_share_total":0,"fp4_flop_share":0.94,"fp4_flop_share_total":0.86/' q$s.jsonl >f$s.jsonl
 done
 ok "a pair with FP4" fp8-log --compare q1.jsonl f1.jsonl
 is "shows its shares" "$(cells '^(linears|all FLOPs) in FP4 ')" "linears in FP4 - 94 %
 all FLOPs in FP4 - 86 %"
 ok "pairs with FP4" fp8-log --compare q1.jsonl,q2.jsonl f1.jsonl,f2.jsonl
-is "show them in columns of their own" "$(cells 'in FP4|94 %' | tr '\n' ' ')" "side precision linears in FP4 all FLOPs in FP4 B: f fp8 tensorwise, emulated 94 % 86 % "
+is "show them in columns of their own" "$(cells 'in FP4|94 %' | tr '\n' ' ')" \
+  "side precision linears in FP4 all FLOPs in FP4 B: f fp8 tensorwise, emulated 94 % 86 % "
 is "and JSON has them" "$(fp8-log --compare q1.jsonl,q2.jsonl f1.jsonl,f2.jsonl --json | python3 -c '
 import json, sys
 b = json.load(sys.stdin)["sides"]["b"]

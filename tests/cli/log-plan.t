@@ -40,7 +40,8 @@ is "settings that differ are named, and what no plan has" \
   "['seq-length: 64 in the plan, 128 in the run'] M run/profile-3-4.json 0.0456"
 says "the table has all three" '^step +800 ms to 1000 ms +900 ms +inside$' fp8-log run --plan plan.json
 says "and by how much a figure is outside" '^  kernels +200 ms to 250 ms +300 ms +1\.2 x high$' fp8-log run --plan plan.json
-says "the memory of a profiled run has that of the profiler" '^the memory has the records of the profiled operations, which no plan has$' fp8-log run --plan plan.json
+says "the memory of a profiled run has that of the profiler" '^the memory has the records of the profiled operations, which no plan has$' \
+  fp8-log run --plan plan.json
 rm run/profile-3-4.json
 says "a run without a profile says so" '^the run has no profile' fp8-log run --plan plan.json
 

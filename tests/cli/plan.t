@@ -1,5 +1,6 @@
 #!/bin/sh
 # fp8-plan: records, tables, statuses and errors. tests/mpi/plan.t compares its memory with that of fp8-step.
+# shellcheck disable=SC2086 # lists of flags on purpose
 . "${SRC:-.}/tests/cli/lib.sh"
 answering
 plan() { fp8-plan "$@" -q; }
@@ -27,13 +28,13 @@ is "the ranks are those of the mesh" "$(of '[r[-1]["ranks"], r[-1]["mesh"]]' tin
 
 # --- speed
 on='llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1'
-# shellcheck disable=SC2086 # flags
 {
   is "with a machine bf16 comes first" "$(of '[x["recipe"] for x in r]' $on --recipe rowwise)" "[None, 'rowwise']"
   is "each figure is an interval of at most 1.5" "$(of '[all(1 < x[k][1] / x[k][0] < 1.5 for x in r for k in ("step_s", "tokens_per_s", "tokens_per_s_per_rank"))]' $on --recipe all)" "[True]"
   is "terms sum to the step" "$(of '[abs(sum(t[1] for t in x["terms_s"].values()) / x["step_s"][1] - 1) < 1e-9 for x in r]' $on)" "[True, True]"
   is "tensorwise gains on a large model" "$(of '[1.15 < r[-1]["ratio_to_bf16"][0] < r[-1]["ratio_to_bf16"][1] < 1.6, r[0]["ratio_to_bf16"]]' $on)" "[True, [1.0, 1.0]]"
-  is "blockwise can gain less than tensorwise" "$(of '[r[1]["ratio_to_bf16"][0] < r[2]["ratio_to_bf16"][0]]' $on --recipe blockwise,tensorwise)" "[True]"
+  is "blockwise can gain less than tensorwise" "$(of '[r[1]["ratio_to_bf16"][0] < r[2]["ratio_to_bf16"][0]]' $on --recipe blockwise,tensorwise)" \
+    "[True]"
   is "days follow from the tokens" "$(of '[abs(r[0]["days"][0] * r[0]["tokens_per_s"][1] * 86400 / 1e12 - 1) < 1e-9]' $on --tokens 1e12)" "[True]"
   says "the table has a verdict" '^tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' plan $on
   says "and the command" '^mpirun -n 8 fp8-step MODEL.h5 --data DATA.h5 --out RUN --steps N --seq-length 8192 --batch-size 1 --precision fp8$' plan $on
@@ -42,18 +43,23 @@ on='llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1'
   status "one that is not there gives status 1" 1 plan $on --require-gain 2
 }
 says "FP8 does not pay for a small model" '^tensorwise: 0\.[0-9]+( to 0\.[0-9]+)? times the speed of bf16: it does not pay: in the middle of the intervals GEMMs (save|cost) [0-9.]+ ms' plan tiny --machine h100-sxm
-# shellcheck disable=SC2086 # flags
 says "FP8 that is emulated does not pay" '^mxfp8: 0\.[0-9]+ to 0\.[0-9]+ times the speed of bf16: it does not pay' plan $on --recipe mxfp8
-# shellcheck disable=SC2086 # flags
 {
   fp4='llama3-8b --machine gb200 --ranks 4 --seq-length 8192 --batch-size 2'
   is "FP4 gains on bf16 and on FP8 on a GPU that has it" \
-    "$(of '[r[2]["ratio_to_bf16"][0] > 1.1, r[2]["step_s"][0] < r[1]["step_s"][0], r[2]["terms_s"]["gemm_forward"][1] < 0.7 * r[1]["terms_s"]["gemm_forward"][1], r[2]["terms_s"]["casts"][0] > r[1]["terms_s"]["casts"][1]]' $fp4 --recipe tensorwise,nvfp4)" "[True, True, True, True]"
-  is "a record has the command, and null where there is none" "$(of '[x["command"] and x["command"][:20] for x in r]' $fp4 --recipe tensorwise,nvfp4)" "['mpirun -n 4 fp8-step', 'mpirun -n 4 fp8-step', None]"
+    "$(of '[r[2]["ratio_to_bf16"][0] > 1.1, r[2]["step_s"][0] < r[1]["step_s"][0],
+      r[2]["terms_s"]["gemm_forward"][1] < 0.7 * r[1]["terms_s"]["gemm_forward"][1],
+      r[2]["terms_s"]["casts"][0] > r[1]["terms_s"]["casts"][1]]' $fp4 --recipe tensorwise,nvfp4)" "[True, True, True, True]"
+  is "a record has the command, and null where there is none" \
+    "$(of '[x["command"] and x["command"][:20] for x in r]' $fp4 --recipe tensorwise,nvfp4)" \
+    "['mpirun -n 4 fp8-step', 'mpirun -n 4 fp8-step', None]"
   plan $fp4 --recipe tensorwise,nvfp4 >beside 2>err </dev/null
-  says "FP4 is compared with the fastest FP8 recipe" '^nvfp4: [0-9.]+ to 1\.[0-9]+ times the speed of tensorwise, the fastest FP8 recipe of these$' cat beside
+  says "FP4 is compared with the fastest FP8 recipe" '^nvfp4: [0-9.]+ to 1\.[0-9]+ times the speed of tensorwise, the fastest FP8 recipe of these$' \
+    cat beside
   says "the text says that there is no command" '^no command: fp8-step computes recipe nvfp4 on CPUs only$' cat beside
-  is "all leaves out what the GPU lacks" "$(of '[x["recipe"] for x in r if x["recipe"] in ("nvfp4", "blockwise")]' $fp4 --recipe all) $(of '[x["recipe"] for x in r if x["recipe"] in ("nvfp4", "blockwise")]' $on --recipe all)" "['nvfp4'] ['blockwise']"
+  is "all leaves out what the GPU lacks" \
+    "$(for gpu in "$fp4" "$on"; do of '[x["recipe"] for x in r if x["recipe"] in ("nvfp4", "blockwise")]' $gpu --recipe all; done | paste -s -d' ' -)" \
+    "['nvfp4'] ['blockwise']"
 }
 is "on a CPU nvfp4 has a command" "$(of 'r[-1]["command"].endswith("--recipe nvfp4")' tiny --device cpu --recipe nvfp4)" True
 status "unbalanced experts have rows for them" 0 plan mixtral-tiny --machine h100-sxm --ranks 4 --ep 4 --imbalance 2.1
@@ -63,8 +69,12 @@ is "unbalanced experts cost time" "$(of '[r[0]["step_s"][0]]' qwen3-30b-a3b --ma
 # --- fits or not
 status "a model that fits no rank gives status 1" 1 plan llama3-8b --machine h100-sxm
 says "with what would help" '^  --recompute full saves [0-9.]+ GiB' plan llama3-8b --machine h100-sxm --seq-length 8192
-says "a run that fits says that --zero 1 keeps whole gradients" '^tensorwise: --zero 1 keeps whole gradients in f32, 29.9 GiB on each rank; --zero 2 saves 2[0-9.]+ GiB$' plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero 1
-is "not with one rank for a copy, or other stages" "$(for zero in "1 --dp-replicate 8" 2; do plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero $zero; done | grep -c 'whole gradients')" 0
+says "a run that fits says that --zero 1 keeps whole gradients" \
+  '^tensorwise: --zero 1 keeps whole gradients in f32, 29.9 GiB on each rank; --zero 2 saves 2[0-9.]+ GiB$' \
+  plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero 1
+is "not with one rank for a copy, or other stages" "$(for zero in "1 --dp-replicate 8" 2; do
+  plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero $zero
+done | grep -c 'whole gradients')" 0
 says "and how much is lacking" '^tensorwise does not fit: [0-9.]+ GiB more than 79.1 GiB$' plan llama3-8b --machine h100-sxm
 is "405B on 1,024 ranks" "$(of '[r[-1]["ranks"], r[-1]["fits"], r[-1]["limit"]]' 405b.json --machine h100-sxm --ranks 1024 --tp 8 --pp 8 --grad-accumulation 64 --seq-length 8192 --batch-size 1 --recompute full)" "[1024, True, 'communication']"
 plan llama-124m --machine h100-sxm --seq-length 64 --batch-size 1 --update-rms-every 5 >measured 2>err </dev/null
@@ -73,7 +83,9 @@ is "the copy that measures an update has memory, and the command its flag" \
 plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-size 1 >fitted 2>err </dev/null
 is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
 says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted
-is "--fit searches under each recipe" "$(plan tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4 | sed -n -e 's/^tiny in \([a-z0-9]*\): .*/\1/p' -e 's/ has the fastest of these:$//p' | sort -u | tr '\n' ' ') $(of 'sorted({x["recipe"] for x in r})' tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4)" "nvfp4 tensorwise  ['nvfp4', 'tensorwise']"
+both="tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4"
+is "--fit searches under each recipe" "$(plan $both | sed -n -e 's/^tiny in \([a-z0-9]*\): .*/\1/p' -e 's/ has the fastest of these:$//p' | sort -u |
+  tr '\n' ' ') $(of 'sorted({x["recipe"] for x in r})' $both)" "nvfp4 tensorwise  ['nvfp4', 'tensorwise']"
 status "--fit without any gives status 1" 1 plan 405b.json --machine h100-sxm --ranks 8 --fit --batch-size 1
 is "--sweep has a record for each number of ranks" "$(of '[x["ranks"] for x in r]' llama3-8b --machine h100-sxm --sweep 8,16 --batch-size 1)" "[8, 16]"
 
@@ -103,7 +115,8 @@ is "a bar has the categories, a machine adds the speed" "$(for word in activatio
 fill() { tr -d '\n' <"$2" | sed -n "s/.*<text>$1<\/text>//p" | grep -o 'rgb([^)]*)' | head -n 1; }
 plan llama3-8b --machine h200 --ranks 8 --seq-length 1024 --batch-size 1 --plot one.svg >out 2>err </dev/null
 plan llama3-8b --machine h100-sxm --ranks 8 --seq-length 8192 --batch-size 1 --plot two.svg >out 2>err </dev/null
-is "a category has one color in all pictures" "$(fill moments one.svg) $(fill activations one.svg)" "$(fill moments two.svg) $(fill activations two.svg)"
+is "a category has one color in all pictures" "$(fill moments one.svg) $(fill activations one.svg)" \
+  "$(fill moments two.svg) $(fill activations two.svg)"
 
 # --- a stored machine
 mkdir -p config/fp8
@@ -133,8 +146,10 @@ refused "more ranks than are planned for" "--ranks: 4294967297 ranks are more th
   tiny --machine h200 --sweep 1,4294967297
 refused "a gain of many plans" "--fit: not together with --require-gain" tiny --machine h200 --fit --require-gain 2
 refused "a gain of bf16" "--require-gain: needs a recipe" tiny --machine h200 --precision bf16 --require-gain 2
-refused "FP4 where the GPU has none" "--recipe: nvfp4 is not planned for H100 SXM, which has no FP4 GEMMs: its machine file has no gemm.fp4" tiny --machine h100-sxm --recipe tensorwise,nvfp4
-refused "for some linears too" "--recipe: nvfp4 is not planned for H200, which has no FP4 GEMMs: its machine file has no gemm.fp4" tiny --machine h200 --recipe '*mlp*=nvfp4'
+refused "FP4 where the GPU has none" "--recipe: nvfp4 is not planned for H100 SXM, which has no FP4 GEMMs: its machine file has no gemm.fp4" \
+  tiny --machine h100-sxm --recipe tensorwise,nvfp4
+refused "for some linears too" "--recipe: nvfp4 is not planned for H200, which has no FP4 GEMMs: its machine file has no gemm.fp4" \
+  tiny --machine h200 --recipe '*mlp*=nvfp4'
 refused "a recipe of bf16" "--recipe: contradicts --precision bf16" tiny --precision bf16 --recipe rowwise
 refused "experts of a dense model" "--imbalance: the model has no experts" tiny --imbalance 2
 refused "more stages than layers" "--vp: 2 stages on each of 2 ranks of --pp, of 2 layers" tiny --ranks 2 --pp 2 --vp 2

@@ -71,8 +71,8 @@ refused "another recipe is refused" '--recipe: rowwise: tensor.h5 holds FP8 code
   --precision fp8 --recipe rowwise
 refused "another precision is refused" '--precision: bf16: row.h5 holds FP8 codes with one scale for each row, for which it is fp8' row.h5 $lora \
   --precision bf16
-refused "a filter that excludes codes is refused" 'block.h5: .*down_proj.weight: stored as codes, which need low precision in forward and dgrad \(filter' \
-  block.h5 $lora --filter '*.down_proj'
+refused "a filter that excludes codes is refused" \
+  'block.h5: .*down_proj.weight: stored as codes, which need low precision in forward and dgrad \(filter' block.h5 $lora --filter '*.down_proj'
 refused "--fp8-gemms without dgrad is refused" 'block.h5: .*: stored as codes, which need low precision in forward and dgrad$' block.h5 $lora \
   --fp8-gemms forward
 fp8-quantize m.h5 -o mx.h5 --scaling mx >out 2>err

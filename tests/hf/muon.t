@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """torch.optim.Muon itself beside fp8-step --optimizer muon: two updates of every linear of a layer from the gradients that fp8-step writes, with both
 scales. The shapes are tall (gate), wide (k, v and down), square (q and o), and one row or one column, in a model whose intermediate size is 1.
-The rate is 1, so that weights are their updates. For fp32 torch.bfloat16 is float32, since torch.optim.Muon always rounds to it. In bf16 torch rounds the
-norm too, which makes another matrix of small singular values: at most 0.12 of a weight."""
+The rate is 1, so that weights are their updates. For fp32 torch.bfloat16 is float32, since torch.optim.Muon always rounds to it. In bf16 torch
+rounds the norm too, which makes another matrix of small singular values: at most 0.12 of a weight."""
 
 import json
 import os
@@ -58,7 +58,8 @@ def make_model(inner: int) -> dict[str, torch.Tensor]:
 def train(precision: str, scale: str) -> list[dict[str, torch.Tensor]]:
     """Two steps in the folder run; their gradients."""
     flags = ["--data", "data.h5", "--sampler", "sequential", "--seq-length", "16", "--batch-size", "4", "--schedule", "constant", "--lr", str(LR),
-             "--weight-decay", "0", "--clip", "1e9", "--optimizer", "muon", "--muon-scale", scale, "--precision", precision, "--steps", "2", "--out", "run", "-q"]
+             "--weight-decay", "0", "--clip", "1e9", "--optimizer", "muon", "--muon-scale", scale, "--precision", precision, "--steps", "2",
+             "--out", "run", "-q"]
     subprocess.run(["rm", "-rf", "run"], check=True)
     for step in (1, 2):
         run("fp8-step", "model.h5", *flags, "--until-step", str(step), "--gradients", f"{step}.safetensors", "-f")
@@ -92,7 +93,8 @@ def main() -> None:
                 found = {r["name"]: r["relative_l2"] for r in records if r["type"] == "tensor" and r["name"] in wanted}
                 far = {name: value for name, value in found.items() if not value <= bound}
                 what = f"{precision}, {scale}, intermediate size {inner}: weights are those of torch.optim.Muon"
-                tap.result(sorted(found) == sorted(linears) and not far, what, f"largest {max(found.values(), default=None)}, not within {bound}: {far}")
+                why = f"largest {max(found.values(), default=None)}, not within {bound}: {far}"
+                tap.result(sorted(found) == sorted(linears) and not far, what, why)
 
 
 with tempfile.TemporaryDirectory() as scratch:

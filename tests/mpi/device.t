@@ -109,7 +109,8 @@ for recipe in rowwise blockwise; do
   notes=$(grep -c '^fp8-step: ' err) few=$(sed -n 's/.*with \([0-9]*\) kernels.*/\1/p' err)
   FP8_CUBLASLT_REFUSES=other_rows steps "$step" many 1 x --batch-size 1 --device cuda --precision fp8 --recipe $recipe
   is "$recipe: experts share kernels for rounded numbers of rows, and a library that refuses that is noted" \
-    "$notes $((few < $(sed -n 's/.*with \([0-9]*\) kernels.*/\1/p' err))) $(grep -c '^fp8-step: each number of rows of experts has a kernel of its own: matrix multiply: ' err)" "0 1 1"
+    "$notes $((few < $(sed -n 's/.*with \([0-9]*\) kernels.*/\1/p' err))) $(
+      grep -c '^fp8-step: each number of rows of experts has a kernel of its own: matrix multiply: ' err)" "0 1 1"
   same_bits "$recipe: the losses have the same bits" few many
 done
 unset FP8_CUBLASLT_TELL
@@ -143,7 +144,8 @@ END
 is "a slow rank is recorded on CPUs only" "$(grep -c '"slowest_rank":' cpu) $(grep -c '"slowest' first)" "2 0"
 # --- GPUs with different memory: ranks that divide the vocabulary exchange sums of each block of logits, so they have blocks of the same size
 fp8-init tiny --set vocab_size=32768 -o v.h5 -q >out 2>err
-more="$step v.h5 --data d.h5 --seq-length 128 --batch-size 16 --device cuda --precision bf16 --tp 2 --steps 1 --out run.plan -n" less="env FP8_DEVICE_MIB=1390 $step ${more#* }"
+more="$step v.h5 --data d.h5 --seq-length 128 --batch-size 16 --device cuda --precision bf16 --tp 2 --steps 1 --out run.plan -n" \
+  less="env FP8_DEVICE_MIB=1390 $step ${more#* }"
 mpirun -n 1 $more : -n 1 $more >out 2>err && mpirun -n 1 $more : -n 1 $less >out 2>err.less
 is "a plan has the logits that fit into the smaller memory" "$(grep -h 'logits block' err err.less | tr -s ' ')" "fp8-step: logits block 64 MiB
 fp8-step: logits block 32 MiB"

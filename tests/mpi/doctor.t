@@ -25,7 +25,8 @@ status "a folder that cannot be written" 1 mpirun -n 2 fp8-doctor --out /proc/ru
 is "it is a conflict" "$(tail -n 1 out) $(grep -c '^  fail  folder .*/proc: no file can be made there: ' out)" "2 ranks on 1 host cannot train together: folder 1"
 if grep -qw avx512vl /proc/cpuinfo; then # other processors have one instruction set
   status "ranks of one host with different instruction sets" 1 mpirun -n 1 env FP8_CPU_ISA=avx2 fp8-doctor : -n 1 env FP8_CPU_ISA=avx512 fp8-doctor
-  is "are told apart" "$(grep -A 1 -E '^  fail  instruction set ' out | grep -oE 'rank [01]: avx(2|512),' | paste -s -d' ' -)" "rank 0: avx2, rank 1: avx512,"
+  is "are told apart" "$(grep -A 1 -E '^  fail  instruction set ' out | grep -oE 'rank [01]: avx(2|512),' | paste -s -d' ' -)" \
+    "rank 0: avx2, rank 1: avx512,"
 fi
 says "too many threads are named" '^  fail  ranks .* 2 ranks of 3000 threads on .*: more threads than processors' \
   env OMP_NUM_THREADS=3000 OMP_THREAD_LIMIT=3000 mpirun -n 2 fp8-doctor

@@ -24,7 +24,8 @@ is "the run does not change" "$(field loss every)" "$(field loss without)"
 for optimizer in adamw muon; do
   steps 1 4 $optimizer --update-rms-every 1 >"$optimizer"
 done
-is "the optimizer is in the run record" "$(grep -ho '"accumulate_proven":null,"optimizer":"[a-z]*"' adamw muon | cut -d: -f3 | tr '\n' ' ')" '"adamw" "muon" '
+is "the optimizer is in the run record" "$(grep -ho '"accumulate_proven":null,"optimizer":"[a-z]*"' adamw muon | cut -d: -f3 | tr '\n' ' ')" \
+  '"adamw" "muon" '
 head -n 2 adamw | field update_rms_linear - | within 0.98e-3 1.0001e-3
 result $? "the first update of AdamW without decay is the rate in every element"
 field update_rms_linear muon | within 0.14e-3 0.24e-3
