@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "fp8/base/characters.h"
 #include "fp8/base/expert_name.h"
 #include "fp8/cli/output.h"
 #include "fp8/statistics/difference.h"
@@ -20,7 +21,7 @@ bool fits(const Rows& rows, std::size_t columns) {
   std::size_t widest = 0;
   for (std::size_t begin = 0; begin < table.size();) {
     const std::size_t end = table.find('\n', begin);
-    widest = std::max(widest, cli::width_of(std::string_view(table).substr(begin, end - begin)));
+    widest = std::max(widest, width_of(std::string_view(table).substr(begin, end - begin)));
     begin = end + 1;
   }
   return widest <= columns;

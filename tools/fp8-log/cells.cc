@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "fp8/base/characters.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 
@@ -32,12 +33,11 @@ std::string or_dash(const std::optional<T>& value, const std::function<std::stri
 
 // Text of at most `width` characters, with "..." if some were cut.
 std::string cut(const std::string& text, std::size_t width) {
-  if (cli::width_of(text) <= width) return text;
+  if (width_of(text) <= width) return text;
   std::string out;
   std::size_t used = 0;
   for (const char c : text) {
-    const bool begins = (static_cast<unsigned char>(c) & 0xC0U) != 0x80;
-    if (begins && ++used + 3 > width) break;
+    if (begins_character(c) && ++used + 3 > width) break;
     out += c;
   }
   return out + "...";
@@ -47,7 +47,7 @@ std::string cut(const std::string& text, std::size_t width) {
 std::vector<std::size_t> widths_of(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], cli::width_of(row[c]));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
   }
   return widths;
 }
@@ -82,7 +82,7 @@ std::string part_of(const std::vector<Row>& rows, const std::vector<std::size_t>
     std::string line;
     std::size_t width = 0;
     for (const std::size_t c : shown) {
-      const std::string padding(widths[c] - cli::width_of(row[c]), ' ');
+      const std::string padding(widths[c] - width_of(row[c]), ' ');
       line += (c == 0 ? "" : kGap) + (c < left ? row[c] + padding : padding + row[c]);
       width += widths[c] + (c == 0 ? 0 : 3);
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "fp8/base/characters.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/json/json.h"
@@ -122,7 +123,7 @@ std::vector<Row> continued(Row row, std::size_t width) {
     Row next(row.size());
     more = false;
     for (std::size_t c = 1; c < row.size(); ++c) {
-      const std::size_t at = cli::width_of(row[c]) > width ? row[c].rfind(' ', width) : std::string::npos;
+      const std::size_t at = width_of(row[c]) > width ? row[c].rfind(' ', width) : std::string::npos;
       if (at == std::string::npos || at == 0) continue;
       next[c] = row[c].substr(at + 1);
       row[c].erase(at);

@@ -8,6 +8,8 @@
 #include <span>
 #include <system_error>
 
+#include "fp8/base/characters.h"
+
 namespace fp8 {
 namespace {
 
@@ -95,7 +97,7 @@ std::string terminal_safe(std::string_view text) {
 std::string excerpt(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
+  while (end > 0 && !begins_character(text[end])) --end;
   return std::string(text.substr(0, end)) + "...";
 }
 

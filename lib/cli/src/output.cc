@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "broken_pipe.h"
+#include "fp8/base/characters.h"
 #include "fp8/base/error.h"
 #include "fp8/base/text.h"
 #include "fp8/json/json.h"
@@ -39,8 +40,7 @@ std::size_t terminal_rows() {
 std::string_view cut(std::string_view text, std::size_t columns) {
   std::size_t at = 0;
   for (std::size_t seen = 0; at < text.size(); ++at) {
-    const bool starts = (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80;
-    if (starts && seen++ == columns) break;
+    if (begins_character(text[at]) && seen++ == columns) break;
   }
   return text.substr(0, at);
 }
@@ -130,11 +130,6 @@ int terminal_columns() {
   struct winsize w {};
   if (::ioctl(2, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return 80;
   return std::clamp(static_cast<int>(w.ws_col), 40, 200);
-}
-
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
 }
 
 std::string wrapped(const std::string& text, std::size_t columns) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "fp8/base/characters.h"
 #include "fp8/base/text.h"
 #include "fp8/cli/output.h"
 #include "fp8/model/stages.h"
@@ -184,7 +185,7 @@ std::string table_of(const Question& q, const std::vector<Estimate>& all) {
   add_memory(all, rows);
   if (q.machine) add_speed(q, all, rows);
   const std::string table = cli::table(rows);
-  const bool wide = cli::width_of(std::string_view(table).substr(0, table.find('\n'))) > kMostColumns;
+  const bool wide = width_of(std::string_view(table).substr(0, table.find('\n'))) > kMostColumns;
   std::string text = heading(q, all.back().run) + (wide ? cli::table(rows_by_recipe(q, all)) : table);
   if (!q.machine) return text;
   text += fit_text(q, all);

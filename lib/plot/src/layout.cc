@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fp8/base/characters.h"
 #include "fp8/base/text.h"
 #include "gnuplot.h"
 
@@ -16,8 +17,6 @@ constexpr std::array<unsigned char, 95> kWidths = {
     64, 64, 34, 34, 84, 84, 84, 53, 100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79,
     60, 79, 69, 63, 61, 73, 68, 99, 69,  61, 69, 39, 34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35, 63,
     63, 28, 28, 58, 28, 97, 63, 61, 63,  63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84};
-
-bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }
 
 // Longest end of a text that is at most `width` wide.
 std::string_view end_of(std::string_view text, double width, double font) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "aligned.h"
+#include "fp8/base/characters.h"
 #include "fp8/base/text.h"
 #include "fp8/plot/plot.h"
 #include "range.h"
@@ -124,28 +125,23 @@ std::string cell(const Picture& picture, const Canvas& canvas, std::size_t colum
   return look.colour ? in_colour(owner, text) : text;
 }
 
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-}
-
 // The beginning of a text that has at most `width` characters.
 std::string cut(const std::string& text, std::size_t width) {
   std::size_t used = 0, end = 0;
-  while (end < text.size() && ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80 || used++ < width)) ++end;
+  while (end < text.size() && (!begins_character(text[end]) || used++ < width)) ++end;
   return end == text.size() ? text : cut(text.substr(0, end - std::min<std::size_t>(end, 3)), width) + "...";
 }
 
 // The metric and the names, in lines of at most `columns` characters.
 std::string text_legend(const Picture& picture, Look look, std::size_t columns) {
   std::string text = picture.metric;
-  std::size_t used = characters(text);
+  std::size_t used = width_of(text);
   const std::string indent(std::min<std::size_t>(used, 12), ' ');
   for (std::size_t i = 0; i < count_of(picture); ++i) {
     if (name_of(picture, i).empty()) continue;
     const std::string mark = look.letters ? std::string(1, letter(picture, i)) : "\u2501\u2501";
     const std::string name = cut(terminal_safe(name_of(picture, i)), columns - indent.size() - 6);
-    const std::size_t width = 3 + characters(mark) + 1 + characters(name);
+    const std::size_t width = 3 + width_of(mark) + 1 + width_of(name);
     if (used + width > columns) text += "\n" + indent, used = indent.size();
     used += width;
     text += "   " + (look.colour ? in_colour(i, mark) : mark) + " " + name;

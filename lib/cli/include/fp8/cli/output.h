@@ -84,9 +84,6 @@ struct Style {
 /// Width of the terminal behind standard error, between 40 and 200; 80 where there is none.
 int terminal_columns();
 
-/// Characters of a text in UTF-8, each of which takes a column.
-std::size_t width_of(std::string_view text);
-
 /// Lines of text, those of more than `columns` characters broken between words; the continuation of a line is indented
 /// by two spaces more. Ends in a newline unless empty.
 std::string wrapped(const std::string& text, std::size_t columns);
