@@ -95,7 +95,7 @@ __global__ void fill_kernel(T* to, std::int64_t n, T value) {
   if (i < n) to[i] = value;
 }
 
-// amax may be scale.
+// amax may be scale; inverse_scale may be null.
 template <class F>
 __global__ void scale_kernel(const F* amax, std::int64_t n, F max, ScaleRule rule, bool power_of_2, F* scale,
                              F* inverse_scale) {
@@ -103,7 +103,7 @@ __global__ void scale_kernel(const F* amax, std::int64_t n, F max, ScaleRule rul
   if (i >= n) return;
   const F s = scale_by_rule(rule, amax[i], max, power_of_2);
   scale[i] = s;
-  inverse_scale[i] = 1.0f / s;
+  if (inverse_scale != nullptr) inverse_scale[i] = 1.0f / s;
 }
 
 // Amaxes as f32 views; empty: not wanted.

@@ -6,13 +6,13 @@
 
 namespace fp8::quant {
 
-// The columns of x times their factors; rows of `out` are contiguous.
-template <class T>
-__global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) {
-  const PatchPlace place;
+// Calls body(row, column, piece, factors of its columns, number of columns) for the pieces of a thread that are in x.
+template <class T, class Body>
+__device__ inline void each_scaled_piece(const Source<T>& x, const PatchPlace& place, const float* factors,
+                                         const Body& body) {
   const std::int64_t c = place.col(), n = x.cols - c;
   if (n <= 0) return;
-  const bool packed = n >= kPiece && device::packs(x.data, x.stride) && device::packs(out, x.cols);
+  const bool packed = n >= kPiece && device::packs(x.data, x.stride);
   float by[kPiece];
   FP8_UNROLL
   for (int k = 0; k < kPiece; ++k) by[k] = k < n ? factors[c + k] : 0.0f;
@@ -22,36 +22,33 @@ __global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) 
     if (r >= x.rows) continue;
     Piece<T> piece;
     piece.load(x.data + r * x.stride, c, x.cols, packed);
-    Values values;
-    FP8_UNROLL
-    for (int k = 0; k < kPiece; ++k) values.at[k] = piece.at(k) * by[k];
-    store_some_values(out + r * x.cols + c, values, n, packed);
+    body(r, c, piece, by, n);
   }
+}
+
+// The columns of x times their factors; rows of `out` are contiguous.
+template <class T>
+__global__ void scale_columns_kernel(Source<T> x, const float* factors, T* out) {
+  const bool packed = device::packs(x.data, x.stride) && device::packs(out, x.cols);
+  each_scaled_piece(x, PatchPlace(), factors,
+                    [&](std::int64_t r, std::int64_t c, const Piece<T>& piece, const float* by, std::int64_t n) {
+                      Values values;
+                      FP8_UNROLL
+                      for (int k = 0; k < kPiece; ++k) values.at[k] = piece.at(k) * by[k];
+                      store_some_values(out + r * x.cols + c, values, n, packed && n >= kPiece);
+                    });
 }
 
 // Codes of a tile of x in contiguous rows, each column with a scale of its own.
 template <class Grid, bool kCounted, class T>
 __device__ inline void cast_columns_tile(const Source<T>& x, const PatchPlace& place, const float* scales,
                                          const CodeLines& to, unsigned long long* counts) {
-  const std::int64_t c = place.col(), n = x.cols - c;
   Tally<kCounted> tally;
-  if (n > 0) {
-    const bool packed = n >= kPiece && device::packs(x.data, x.stride);
-    float by[kPiece];
-    FP8_UNROLL
-    for (int k = 0; k < kPiece; ++k) by[k] = k < n ? scales[c + k] : 0.0f;
-    FP8_UNROLL_BY_4
-    for (int i = 0; i < kPiece; ++i) {
-      const std::int64_t r = place.row() + i;
-      if (r >= x.rows) continue;
-      Piece<T> piece;
-      piece.load(x.data + r * x.stride, c, x.cols, packed);
-      to.store_some(r, c,
-                    first_codes(encode_piece<Grid>(
-                                    piece, [&](int k) { return by[k]; }, tally),
-                                n));
-    }
-  }
+  each_scaled_piece(x, place, scales,
+                    [&](std::int64_t r, std::int64_t c, const Piece<T>& piece, const float* by, std::int64_t n) {
+                      const auto scale_of = [&](int k) { return by[k]; };
+                      to.store_some(r, c, first_codes(encode_piece<Grid>(piece, scale_of, tally), n));
+                    });
   add_counts(tally, place, x.rows * x.cols, counts);
 }
 
@@ -64,13 +61,6 @@ template <class F>
 __global__ void reciprocal_kernel(const F* from, std::int64_t n, F* to) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) to[i] = 1.0f / from[i];
-}
-
-// Amaxes become scales.
-template <class F>
-__global__ void row_scale_kernel(F* amax, std::int64_t n, F max, ScaleRule rule, bool power_of_2) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < n) amax[i] = scale_by_rule(rule, amax[i], max, power_of_2);
 }
 
 template <class Launcher>
@@ -111,8 +101,7 @@ void rows_to_bytes_cuda(const Context& ctx, const View& x, dtype::DType format, 
   launch_amax(launch, x, {{}, scales, {}}, false);
   if (covers_ranks({format, Granularity::row}, ContractionAxis::last, options.split))
     reduce(ctx, options.split, scales);
-  launch("scale", dim3(blocks_for(scales.size(), kCastThreads)), dim3(kCastThreads), row_scale_kernel<float>,
-         scales.as<float>(), scales.size(), dtype::max_of(format), options.rule, options.power_of_2);
+  launch_scales(launch, scales, {format, options.rule, options.power_of_2}, scales, {});
   launch_cast(launch, x,
               {.codes = codes.as<std::uint8_t>(),
                .stride = x.shape[1],
