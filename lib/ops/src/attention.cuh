@@ -51,7 +51,7 @@ struct Softmax {
       float highest = most[i];
       FP8_UNROLL
       for (int j = 0; j < kResults; ++j) highest = scores.at[i][j] > highest ? scores.at[i][j] : highest;
-      highest = side_combine(highest, [](float a, float b) { return a > b ? a : b; });
+      highest = side_combine(highest, Larger{});
       const float base = highest == -std::numeric_limits<float>::infinity() ? 0.0f : highest;  // all masked so far
       __syncwarp();  // row after row: with the exponentials of all rows at once, floats exceed the registers
       rescale[i] = exp_for<T>(most[i] - base);
@@ -69,6 +69,26 @@ struct Softmax {
     for (int i = 0; i < kResults; ++i) total[i] = side_combine(total[i], device::Add{});
   }
 };
+
+// sum += the scores, or their transpose, times rows of a head, chunk by chunk: the scores through tile a, the rows
+// through b.
+template <bool kTransposed, class T, int Chunks>
+__device__ void add_products(const Part& scores, const HeadRows<T>& head, std::int64_t first, TileRow* a, TileRow* b,
+                             Part (&sum)[Chunks]) {
+  __syncthreads();
+  write_scores(scores, a);
+  FP8_UNROLL
+  for (int chunk = 0; chunk < Chunks; ++chunk) {
+    if (chunk > 0) __syncthreads();
+    read_tile(head, first, chunk * kTile, b);
+    __syncthreads();
+    if constexpr (kTransposed) {
+      multiply_transposed(a, b, sum[chunk]);
+    } else {
+      multiply(a, b, sum[chunk]);
+    }
+  }
+}
 
 template <class T, int Chunks>
 __global__ void __launch_bounds__(kThreads, 1) attention_forward_kernel(const __grid_constant__ AttentionCall<T> call) {
@@ -91,8 +111,6 @@ __global__ void __launch_bounds__(kThreads, 1) attention_forward_kernel(const __
             queries.meets(i, key, j) ? scores.at[i][j] * call.scale : -std::numeric_limits<float>::infinity();
     }
     softmax.template update<T>(scores);
-    __syncthreads();
-    write_scores(scores, a);
     FP8_UNROLL
     for (int chunk = 0; chunk < Chunks; ++chunk) {
       FP8_UNROLL
@@ -100,11 +118,8 @@ __global__ void __launch_bounds__(kThreads, 1) attention_forward_kernel(const __
         FP8_UNROLL
         for (int j = 0; j < kResults; ++j) sum[chunk].at[i][j] *= softmax.rescale[i];
       }
-      if (chunk > 0) __syncthreads();
-      read_tile(v, key, chunk * kTile, b);
-      __syncthreads();
-      multiply(a, b, sum[chunk]);
     }
+    add_products<false>(scores, v, key, a, b, sum);
   }
   softmax.finish();
   float inverse[kResults];
@@ -183,35 +198,12 @@ __global__ void __launch_bounds__(kThreads, 1) attention_dq_kernel(const __grid_
     rows.probabilities(queries, key, call.scale, p);
     multiply_heads(dout, query, v, key, a, b, ds);
     rows.score_gradients(p, ds);
-    __syncthreads();
-    write_scores(ds, a);
-    FP8_UNROLL
-    for (int chunk = 0; chunk < Chunks; ++chunk) {
-      if (chunk > 0) __syncthreads();
-      read_tile(k, key, chunk * kTile, b);
-      __syncthreads();
-      multiply(a, b, sum[chunk]);
-    }
+    add_products<false>(ds, k, key, a, b, sum);
   }
   const float scale[kResults] = {call.scale, call.scale, call.scale, call.scale};
   FP8_UNROLL
   for (int chunk = 0; chunk < Chunks; ++chunk)
     write_part(call.dq.of(task.b, task.head), query, chunk * kTile, sum[chunk], scale);
-}
-
-// sum += scores^T times rows of a head, chunk by chunk: the scores through tile a, the rows through b.
-template <class T, int Chunks>
-__device__ void add_by_keys(const Part& scores, const HeadRows<T>& head, std::int64_t query, TileRow* a, TileRow* b,
-                            Part (&sum)[Chunks]) {
-  __syncthreads();
-  write_scores(scores, a);
-  FP8_UNROLL
-  for (int chunk = 0; chunk < Chunks; ++chunk) {
-    if (chunk > 0) __syncthreads();
-    read_tile(head, query, chunk * kTile, b);
-    __syncthreads();
-    multiply_transposed(a, b, sum[chunk]);
-  }
 }
 
 template <class T, int Chunks>
@@ -230,10 +222,10 @@ __global__ void __launch_bounds__(kThreads, 1) attention_dkv_kernel(const __grid
       Part p, ds;
       multiply_heads(q, query, k, key, a, b, p);
       rows.probabilities(queries, key, call.scale, p);
-      add_by_keys(p, dout, query, a, b, dv);
+      add_products<true>(p, dout, query, a, b, dv);
       multiply_heads(dout, query, v, key, a, b, ds);
       rows.score_gradients(p, ds);
-      add_by_keys(ds, q, query, a, b, dk);
+      add_products<true>(ds, q, query, a, b, dk);
     }
   }
   const float scale[kResults] = {call.scale, call.scale, call.scale, call.scale}, one[kResults] = {1, 1, 1, 1};

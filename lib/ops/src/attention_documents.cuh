@@ -58,10 +58,6 @@ struct Found {
   }
 };
 
-struct Longer {
-  __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? b : a; }
-};
-
 // Sums over the threads before this one and over all of the block.
 struct Prefix {
   std::int32_t before, all;
@@ -114,7 +110,7 @@ __global__ static void __launch_bounds__(kScan, 1)
   const std::int64_t all = count + here.all;
   for (std::int64_t n = all + static_cast<int>(threadIdx.x); n <= table.entries(); n += kScan)
     table.write(n, table.total / table.positions - 1, table.positions, 0);
-  const std::int32_t longest = device::block_combine<kScan>(found.longest, Longer{});
+  const std::int32_t longest = device::block_combine<kScan>(found.longest, Larger{});
   if (all <= table.entries() && longest <= table.longest) return;
   for (const Heads<Bf16>& heads : table.results) fill_nan(heads);
 }

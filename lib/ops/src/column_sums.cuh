@@ -68,11 +68,8 @@ void column_sums(const Launcher& launch, const char* name, const Source& source,
   const std::int64_t blocks = cuda::column_blocks(rows, columns), each = divide_up(rows, blocks);
   const int width = device::kWarp * (packed ? kWide : 1);
   const dim3 grid(device::blocks_for(columns, width), static_cast<unsigned>(blocks));
-  if (packed) {
-    launch(name, grid, dim3(kThreads), column_partials_kernel<kWide, Source>, source, rows, columns, each, partial);
-  } else {
-    launch(name, grid, dim3(kThreads), column_partials_kernel<1, Source>, source, rows, columns, each, partial);
-  }
+  launch(name, grid, dim3(kThreads), packed ? column_partials_kernel<kWide, Source> : column_partials_kernel<1, Source>,
+         source, rows, columns, each, partial);
   column_totals(launch, name, partial, blocks, columns, out);
 }
 

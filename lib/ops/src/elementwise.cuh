@@ -2,7 +2,7 @@
 // same bits as on the host.
 #pragma once
 
-#include <limits>
+#include <type_traits>
 
 #include "column_sums.cuh"
 #include "elements.h"
@@ -17,81 +17,42 @@ struct AddRows {
     T* out;
     template <int W>
     __device__ void at(std::int64_t c) const {
-      const Group<float, W> left = load_floats<W>(a + c), right = load_floats<W>(b + c);
-      Group<float, W> sum;
-      FP8_UNROLL
-      for (int j = 0; j < W; ++j) sum.at[j] = left.at[j] + right.at[j];
+      Group<float, W> sum = load_floats<W>(a + c);
+      add_floats<W>(b + c, sum);
       store_floats<W>(out + c, sum);
     }
   };
   __device__ Row row(std::int64_t i) const { return {a[i], b[i], out[i]}; }
 };
 
-template <class T>
-void add_rows(const View& a, const View& b, const View& out, const auto& go) {
-  const AddRows<T> op{StridedRows<T>(a), StridedRows<T>(b), StridedRows<T>(out)};
-  go(op, op.out.count(), op.out.columns(), packs(a) && packs(b) && packs(out));
-}
-
 // Views checked by add().
 template <class Launcher>
 void add_cuda(const Launcher& launch, const View& a, const View& b, const View& out) {
   const bool flat = a.contiguous() && b.contiguous() && out.contiguous();
-  with_float_type(out.dtype, "add", [&]<class T>() {
-    const auto go = [&](const auto& op, std::int64_t rows, std::int64_t columns, bool packed) {
-      for_each(launch, "add", op, rows, columns, packed);
-    };
-    flat ? add_rows<T>(a.reshaped({a.size()}), b.reshaped({b.size()}), out.reshaped({out.size()}), go)
-         : add_rows<T>(a, b, out, go);
+  const auto rows = [flat](const View& v) { return flat ? v.reshaped({v.size()}) : v; };
+  const View x = rows(a), y = rows(b), to = rows(out);
+  with_float_type(to.dtype, "add", [&]<class T>() {
+    const AddRows<T> op{StridedRows<T>(x), StridedRows<T>(y), StridedRows<T>(to)};
+    for_each(launch, "add", op, op.out.count(), op.out.columns(), packs(x) && packs(y) && packs(to));
   });
 }
 
+// Sums of terms, and of a bias that has the type of the result.
+template <class A, class B>
 struct SumTerms {
-  const dtype::Bf16* terms;
-  float* out;
-  std::int64_t count, n;  // terms, and elements of each
-  struct Row {
-    const dtype::Bf16* terms;
-    float* out;
-    std::int64_t count, n;
-    template <int W>
-    __device__ void at(std::int64_t c) const {
-      Group<float, W> sum = load_floats<W>(terms + c);
-      for (std::int64_t t = 1; t < count; ++t) {
-        const Group<float, W> term = load_floats<W>(terms + t * n + c);
-        FP8_UNROLL
-        for (int j = 0; j < W; ++j) sum.at[j] += term.at[j];
-      }
-      store_floats<W>(out + c, sum);
-    }
-  };
-  __device__ Row row(std::int64_t) const { return {terms, out, count, n}; }
-};
-
-// Views checked by sum_terms().
-template <class Launcher>
-void sum_terms_cuda(const Launcher& launch, const View& terms, const View& out) {
-  const SumTerms op{terms.as<const dtype::Bf16>(), out.as<float>(), terms.shape[0], out.size()};
-  for_each(launch, "sum terms", op, 1, out.size(), packs(terms) && packs(out));
-}
-
-template <class T>
-struct SumPartials {
-  const T *terms, *bias;  // bias may be null
-  T* out;
+  const A *terms, *bias;  // bias may be null
+  B* out;
   std::int64_t count, n, columns;  // terms, elements of each, and of a row
   struct Row {
-    const T *terms, *bias;
-    T* out;
+    const A *terms, *bias;
+    B* out;
     std::int64_t count, n;
     template <int W>
     __device__ void at(std::int64_t c) const {
       Group<float, W> sum = load_floats<W>(terms + c);
-      for (std::int64_t t = 1; t <= count; ++t) {
-        if (t == count && bias == nullptr) break;
-        const Group<float, W> term = load_floats<W>(t < count ? terms + t * n + c : bias + c);
-        FP8_UNROLL
-        for (int j = 0; j < W; ++j) sum.at[j] += term.at[j];
+      for (std::int64_t t = 1; t < count; ++t) add_floats<W>(terms + t * n + c, sum);
+      if constexpr (std::is_same_v<A, B>) {
+        if (bias != nullptr) add_floats<W>(bias + c, sum);
       }
       store_floats<W>(out + c, sum);
     }
@@ -99,11 +60,19 @@ struct SumPartials {
   __device__ Row row(std::int64_t i) const { return {terms + i * columns, bias, out + i * columns, count, n}; }
 };
 
+// Views checked by sum_terms().
+template <class Launcher>
+void sum_terms_cuda(const Launcher& launch, const View& terms, const View& out) {
+  const std::int64_t n = out.size();
+  const SumTerms<dtype::Bf16, float> op{terms.as<const dtype::Bf16>(), nullptr, out.as<float>(), terms.shape[0], n, n};
+  for_each(launch, "sum terms", op, 1, n, packs(terms) && packs(out));
+}
+
 // Views checked by sum_partials().
 template <class Launcher>
 void sum_partials_cuda(const Launcher& launch, const View& terms, const View& bias, const View& out) {
   with_float_type(out.dtype, "sum partials", [&]<class T>() {
-    const SumPartials<T> op{terms.as<const T>(), bias.empty() ? nullptr : bias.as<const T>(),
+    const SumTerms<T, T> op{terms.as<const T>(), bias.empty() ? nullptr : bias.as<const T>(),
                             out.as<T>(),         terms.shape[0],
                             out.size(),          out.shape[1]};
     for_each(launch, "sum partials", op, out.shape[0], out.shape[1], packs(terms) && packs(out) && packs(bias));
@@ -260,9 +229,7 @@ struct BiasRows {
     const T* dy;
     template <int W>
     __device__ void add(std::int64_t c, Group<float, W>& sum) const {
-      const Group<float, W> d = load_floats<W>(dy + c);
-      FP8_UNROLL
-      for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
+      add_floats<W>(dy + c, sum);
     }
   };
   __device__ Row row(std::int64_t i) const { return {dy[i]}; }

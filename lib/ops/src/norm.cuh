@@ -187,11 +187,7 @@ struct NormBackward {
         Group<float, W> out;
         FP8_UNROLL
         for (int j = 0; j < W; ++j) out.at[j] = norm_gradient(dy.at[j], v.at[j], w.at[j], inverse, mean);
-        if (up != nullptr) {
-          const Group<float, W> past = load_floats<W>(up + c);
-          FP8_UNROLL
-          for (int j = 0; j < W; ++j) out.at[j] += past.at[j];
-        }
+        if (up != nullptr) add_floats<W>(up + c, out);
         d.at[k] = bits_of<T>(out);
         largest.add(floats_of(d.at[k]));
       }

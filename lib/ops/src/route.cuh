@@ -43,18 +43,11 @@ struct RoutesOf {
 __device__ inline int warp_of_thread() { return static_cast<int>(threadIdx.x) / device::kWarp; }
 __device__ inline int lane_of_thread() { return static_cast<int>(threadIdx.x) % device::kWarp; }
 
-struct LargerOf {
-  template <class V>
-  __device__ V operator()(V a, V b) const {
-    return a > b ? a : b;
-  }
-};
-
 // p = softmax of x, by a warp; returns the logarithm of the sum of the exponentials.
 __device__ inline float warp_softmax(const float* x, float* p, std::int32_t n) {
   float shift = -std::numeric_limits<float>::infinity(), sum = 0;
   for (std::int32_t e = lane_of_thread(); e < n; e += device::kWarp) shift = x[e] > shift ? x[e] : shift;
-  shift = device::warp_combine(shift, LargerOf{});
+  shift = device::warp_combine(shift, Larger{});
   for (std::int32_t e = lane_of_thread(); e < n; e += device::kWarp) {
     const float v = exp_rounded(x[e] - shift);
     p[e] = v;
@@ -82,7 +75,7 @@ __device__ inline void warp_choose(const float* p, std::int32_t n, std::int32_t 
       const std::uint64_t rank = rank_of(p[e], e);
       if (rank < last && rank > best) best = rank;
     }
-    last = device::warp_combine(best, LargerOf{});
+    last = device::warp_combine(best, Larger{});
     if (lane_of_thread() == 0) list[j] = static_cast<std::int32_t>(0xFFFFFFFFu - static_cast<std::uint32_t>(last));
   }
   __syncwarp();

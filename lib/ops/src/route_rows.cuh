@@ -56,11 +56,7 @@ struct AddExperts {
         FP8_UNROLL
         for (int i = 0; i < W; ++i) sum.at[i] += weight * row.at[i];
       }
-      if (addend != nullptr) {
-        const Group<float, W> last = load_floats<W>(addend + c);
-        FP8_UNROLL
-        for (int i = 0; i < W; ++i) sum.at[i] += last.at[i];
-      }
+      if (addend != nullptr) add_floats<W>(addend + c, sum);
       store_floats<W>(out + c, sum);
     }
   };
@@ -134,13 +130,10 @@ void combine_rows_backward_cuda(const Launcher& launch, const View& dout, const 
   const std::int64_t count = routes.rows.size();
   const bool packed = packs(dout) && packs(y) && packs(dy);
   with_float_type(dout.dtype, kName, [&]<class T>() {
-    const auto go = [&](auto kernel) {
-      launch(kName, dim3(device::blocks_for(count, kThreads / device::kWarp)), dim3(kThreads), kernel,
-             dout.as<const T>(), y.as<const T>(), routes.weights.as<const float>(),
-             routes.rows.as<const std::int32_t>(), count, static_cast<std::int32_t>(routes.per_token()), dout.shape[1],
-             dy.as<T>(), dweights.as<float>());
-    };
-    packed ? go(weighted_rows_kernel<T, kWide>) : go(weighted_rows_kernel<T, 1>);
+    launch(kName, dim3(device::blocks_for(count, kThreads / device::kWarp)), dim3(kThreads),
+           packed ? weighted_rows_kernel<T, kWide> : weighted_rows_kernel<T, 1>, dout.as<const T>(), y.as<const T>(),
+           routes.weights.as<const float>(), routes.rows.as<const std::int32_t>(), count,
+           static_cast<std::int32_t>(routes.per_token()), dout.shape[1], dy.as<T>(), dweights.as<float>());
   });
 }
 

@@ -25,6 +25,23 @@ inline constexpr int kWide = 8;        ///< elements of a group: 16 bytes of bf1
 inline constexpr int kThreads = 256;   ///< threads of a block, with some exceptions
 inline constexpr int kBlocksEach = 8;  ///< blocks of kThreads that a multiprocessor holds at once
 
+/// Adds the W elements from p on to `sum`; alignment as device::load_bits().
+template <int W, class T>
+__device__ inline void add_floats(const T* p, Group<float, W>& sum) {
+  const Group<float, W> v = load_floats<W>(p);
+  FP8_UNROLL
+  for (int j = 0; j < W; ++j) sum.at[j] += v.at[j];
+}
+
+/// Maximum, for warp_combine() and block_combine(); the second value if one is NaN.
+struct Larger {
+  /// The larger value.
+  template <class V>
+  __device__ V operator()(V a, V b) const {
+    return a > b ? a : b;
+  }
+};
+
 /// Where a kernel records the largest magnitude that its threads write; see Amax.
 struct AmaxOf {
   unsigned* bits;  ///< bits of the amax, or null if none is wanted

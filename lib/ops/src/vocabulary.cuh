@@ -96,10 +96,9 @@ template <class Launcher>
 void logit_maxima_cuda(const Launcher& launch, const View& logits, const View& out) {
   constexpr const char* kName = "logit maxima";
   with_float_type(logits.dtype, kName, [&]<class T>() {
-    packs(logits) ? launch(kName, loss_grid(launch, logits), dim3(kLossThreads),
-                           logit_maxima_kernel<T, device::Pack<T>::kSize>, StridedRows<T>(logits), out.as<float>())
-                  : launch(kName, loss_grid(launch, logits), dim3(kLossThreads), logit_maxima_kernel<T, 1>,
-                           StridedRows<T>(logits), out.as<float>());
+    launch(kName, loss_grid(launch, logits), dim3(kLossThreads),
+           packs(logits) ? logit_maxima_kernel<T, device::Pack<T>::kSize> : logit_maxima_kernel<T, 1>,
+           StridedRows<T>(logits), out.as<float>());
   });
 }
 
@@ -108,14 +107,10 @@ template <class Launcher>
 void logit_sums_cuda(const Launcher& launch, const View& logits, const View& targets, std::int64_t first,
                      const View& maxima, const View& out) {
   constexpr const char* kName = "logit sums";
-  const auto* ids = targets.as<const std::int32_t>();
-  const auto* largest = maxima.as<const float>();
   with_float_type(logits.dtype, kName, [&]<class T>() {
-    packs(logits)
-        ? launch(kName, loss_grid(launch, logits), dim3(kLossThreads), logit_sums_kernel<T, device::Pack<T>::kSize>,
-                 StridedRows<T>(logits), ids, first, largest, out.as<float>())
-        : launch(kName, loss_grid(launch, logits), dim3(kLossThreads), logit_sums_kernel<T, 1>, StridedRows<T>(logits),
-                 ids, first, largest, out.as<float>());
+    launch(kName, loss_grid(launch, logits), dim3(kLossThreads),
+           packs(logits) ? logit_sums_kernel<T, device::Pack<T>::kSize> : logit_sums_kernel<T, 1>,
+           StridedRows<T>(logits), targets.as<const std::int32_t>(), first, maxima.as<const float>(), out.as<float>());
   });
 }
 
