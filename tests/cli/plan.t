@@ -141,6 +141,8 @@ refused "a question that needs a machine" "--fit: needs --machine" tiny --fit
 refused "a key that the machine does not have" "--set machine.memry=1: needs KEY=VALUE with a key of the machine's file, as gemm.bf16.rate (did you mean machine.memory?)" tiny --machine h200 --set machine.memry=1
 refused "a key of a checkpoint" "--set: vocab_size=3: m.h5 is a checkpoint" m.h5 --set vocab_size=3
 refused "sizes beyond all bounds" "--batch-size: 1000000000 sequences of 1048576 tokens, 2147483647 tokens at most" 405b.json --batch-size 1000000000 --seq-length 1048576
+refused "a step that no number counts" "the sequences of a step: too large" tiny --machine h200 --ranks 65536 \
+  --grad-accumulation 1000000000000000 --fit
 refused "a sweep of no numbers" "--sweep: 'x' is not a number of ranks" tiny --machine h200 --sweep 8,x
 refused "more ranks than are planned for" "--ranks: 4294967297 ranks are more than the 65536 that can be planned for" \
   tiny --machine h200 --sweep 1,4294967297

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "fp8/base/checked.h"
 #include "fp8/base/error.h"
 #include "fp8/cli/command.h"
 
@@ -284,7 +285,8 @@ Fit fit(const Question& q, const std::string& recipe, const Watch& watch) {
   PlanConfig base = q.under(recipe);
   const Run asked = run_of(q, base);
   base.ranks = asked.mesh.ranks();
-  const Space space(q, base, asked.batch_size * asked.micro_batches * asked.mesh.data_parts());
+  const std::int64_t of_step[] = {asked.batch_size, asked.micro_batches, asked.mesh.data_parts()};
+  const Space space(q, base, checked_product(of_step, "the sequences of a step"));
   const std::vector<std::vector<PlanConfig>> all = choices(q, space);
   std::int64_t most = 0;
   for (const auto& batches : all) most += std::ssize(batches);
