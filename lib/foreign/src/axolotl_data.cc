@@ -214,9 +214,12 @@ json::Array targets_of(Mapping& m, std::string& refused) {
     if (names->as_string() == "all-linear") return json::Array{"all"};
     refused = "regular expressions are not read here: list the names of linears";
   }
+  if (names != nullptr && !names->is_string() && !names->is_array())
+    m.keys().refuse("lora_target_modules", "must be a list of names");
   if (names != nullptr && names->is_array())
     for (const json::Value& name : names->as_array()) {
-      const std::string text = name.is_string() ? name.as_string() : "";
+      if (!name.is_string()) m.keys().refuse("lora_target_modules", "must be a list of names");
+      const std::string& text = name.as_string();
       if (text == "lm_head" || text == "embed_tokens")
         refused = "linears of the layers alone get adapters here: leave out " + text;
       // PEFT compares the ends of full names.

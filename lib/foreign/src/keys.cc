@@ -148,10 +148,13 @@ void Keys::answer_unknown(const std::string& path, std::span<const KeyRow> rows)
   std::vector<std::string> known(asked_.begin(), asked_.end());
   for (const KeyRow& row : rows)
     if (row.glob.find('*') == std::string_view::npos) known.emplace_back(row.glob);
-  const std::string why = "is not known" + cli::did_you_mean(path, known);
+  const json::Value* const value = find(document_, path);
+  if (value == nullptr || answered(path)) return;
+  // A reader that knows the key has not read this value: it is of another type.
+  const std::string why = asked_.contains(path) ? "its value is not read here: found " + shown(*value)
+                                                : "is not known" + cli::did_you_mean(path, known);
   // answer() would make this key one that is suggested.
-  if (const json::Value* const value = find(document_, path); value != nullptr && !answered(path))
-    answer_leaves(path, *value, Class::no_counterpart, "", why);
+  answer_leaves(path, *value, Class::no_counterpart, "", why);
 }
 
 void Keys::rest_of(const std::string& path, const json::Value& value, std::span<const KeyRow> rows) {

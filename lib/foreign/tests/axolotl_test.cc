@@ -154,5 +154,13 @@ TEST_F(Axolotl, UnknownKeysAreNamed) {
   EXPECT_EQ(unknown(import("micro_batchsize: 4\n")), "micro_batchsize ");
 }
 
+TEST_F(Axolotl, ValuesOfAnotherTypeAreNamed) {
+  EXPECT_EQ(answer(import("plugins: 5\n"), "plugins").why, "its value is not read here: found 5");
+  for (const char* targets : {"5", "[q_proj, 5]", "{a: q_proj}"})
+    EXPECT_EQ(test::error_of([&] { import(std::string("adapter: lora\nlora_target_modules: ") + targets + "\n"); }),
+              at("axolotl.yaml: line 7: lora_target_modules: must be a list of names"))
+        << targets;
+}
+
 }  // namespace
 }  // namespace fp8::foreign
