@@ -73,11 +73,12 @@ struct StepCosts {
   Costs compute, update;
 };
 
-StepCosts run_step(const quant::Recipe* recipe, int layers, int experts, std::int64_t sequences) {
+StepCosts run_step(const quant::Recipe* recipe, int layers, int experts, bool head, std::int64_t sequences) {
   const device::Device gpu(device::DeviceType::cuda);
   const auto comm = comm::solo();
   const hf::ModelConfig config = config_of(layers, experts);
   shard::ModelSpec spec{config, model::parameter_table(config), {}};
+  if (head) model::assign_precisions(spec.table, {.lm_head = true});
   for (model::Parameter& p : spec.table) p.fp8 = p.fp8 && recipe != nullptr;
   spec.store.fp8 = {recipe, {recipe != nullptr && recipe->power_of_2}};
   shard::ShardedModel model(gpu.context(), comm::Mesh(*comm), spec,
@@ -144,20 +145,31 @@ void add_lines(const std::string& recipe, const std::string& part, const Costs& 
   }
 }
 
-void add_recipe(const std::string& name, const quant::Recipe* recipe, int experts, std::ostream& out) {
+// The lines of a recipe; with `head` also those of the rest that are others if the LM head is in FP8.
+void add_recipe(const std::string& name, const quant::Recipe* recipe, int experts, bool head, std::ostream& out) {
   constexpr std::int64_t kSequences = 1;
-  const auto run = [&](int layers, std::int64_t sequences) { return run_step(recipe, layers, experts, sequences); };
+  const auto run = [&](int layers, std::int64_t sequences, bool of_head = false) {
+    return run_step(recipe, layers, experts, of_head, sequences);
+  };
   const StepCosts few = run(1, kSequences), many = run(1, 2 * kSequences), few_2 = run(2, kSequences),
                   many_2 = run(2, 2 * kSequences);
-  const auto both = [&](const std::string& phase, const Costs& one, const Costs& one_many, const Costs& two,
-                        const Costs& two_many) {
-    const Costs layer = two - one, layer_many = two_many - one_many;
-    add_lines(name, phase + " of a layer", layer, layer_many, kSequences * kLength, out);
-    if (experts > 0) return;  // the rest is that of the other model
-    add_lines(name, phase + " of the rest", one - layer, one_many - layer_many, kSequences * kLength, out);
+  const auto add = [&](const std::string& of, const std::string& part, const Costs& one, const Costs& one_many) {
+    std::ostringstream lines;
+    add_lines(of, part, one, one_many, kSequences * kLength, lines);
+    return lines.str();
   };
-  both("compute", few.compute, many.compute, few_2.compute, many_2.compute);
-  if (experts == 0) both("update", few.update, few.update, few_2.update, few_2.update);
+  const Costs layer = few_2.compute - few.compute, layer_many = many_2.compute - many.compute;
+  out << add(name, "compute of a layer", layer, layer_many);
+  if (experts > 0) return;  // the rest, and the update, are those of the other model
+  const std::string rest = add(name, "compute of the rest", few.compute - layer, many.compute - layer_many);
+  const Costs update = few_2.update - few.update;
+  out << rest << add(name, "update of a layer", update, update)
+      << add(name, "update of the rest", few.update - update, few.update - update);
+  if (!head) return;
+  std::istringstream lines(add(name, "compute of the rest", run(1, kSequences, true).compute - layer,
+                               run(1, 2 * kSequences, true).compute - layer_many));
+  for (std::string line; std::getline(lines, line);)
+    if (rest.find(line + '\n') == std::string::npos) out << "head " << line << '\n';
 }
 
 TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
@@ -170,20 +182,22 @@ TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
          "# 'accessed'. GEMMs read A and B and write C once. With 'experts' the layer has 4 of intermediate size 64, "
          "and "
          "each token\n"
-         "# is in all of them.\n"
+         "# is in all of them. With 'head' the LM head is in FP8, and lines that are the same without are left out.\n"
          "# recipe\tpart\tkernel\tlaunches\tread\teach token\twritten\teach token\taccessed\teach token\tFLOPs of "
          "each token\n";
   const bool write = std::getenv("FP8_WRITE_STEP") != nullptr;
   // Delayed and blockwise have the kernels of the others.
   const std::set<std::string> slow{"bf16",    "tensorwise",         "rowwise",
-                                   "current", "experts tensorwise", "experts blockwise"};
+                                   "current", "experts tensorwise", "experts blockwise",
+                                   "head tensorwise"};
   const bool all = write || test::long_run(static_cast<int>(slow.size()));
-  if (all) add_recipe("bf16", nullptr, 0, out);
-  for (const char* const recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})
-    if (all || !slow.contains(recipe)) add_recipe(recipe, &quant::find_recipe(recipe), 0, out);
+  if (all) add_recipe("bf16", nullptr, 0, false, out);
+  for (const std::string recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})
+    if (all || !slow.contains(recipe))
+      add_recipe(recipe, &quant::find_recipe(recipe), 0, recipe != "rowwise" && recipe != "current", out);
   for (const std::string recipe : {"tensorwise", "rowwise", "blockwise"})
     if (const std::string name = "experts " + recipe; all || !slow.contains(name))
-      add_recipe(name, &quant::find_recipe(recipe), kExperts, out);
+      add_recipe(name, &quant::find_recipe(recipe), kExperts, false, out);
   if (write) {
     std::ofstream(kFile) << out.str();
     GTEST_SKIP() << kFile << " was written";
