@@ -187,9 +187,8 @@ TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
          "each token\n";
   const bool write = std::getenv("FP8_WRITE_STEP") != nullptr;
   // Delayed and blockwise have the kernels of the others.
-  const std::set<std::string> slow{"bf16",    "tensorwise",         "rowwise",
-                                   "current", "experts tensorwise", "experts blockwise",
-                                   "head tensorwise"};
+  const std::set<std::string> slow{
+      "bf16", "tensorwise", "rowwise", "current", "experts tensorwise", "experts blockwise", "head tensorwise"};
   const bool all = write || test::long_run(static_cast<int>(slow.size()));
   if (all) add_recipe("bf16", nullptr, 0, false, out);
   for (const std::string recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "adapter.h"
-#include "fp8/base/error.h"
 #include "fp8/base/round.h"
 #include "fp8/linear/codes.h"
 #include "fp8/linear/observer.h"
@@ -26,14 +25,6 @@ using dtype::DType;
 using quant::Cast;
 using quant::ContractionAxis;
 using quant::Quantized;
-
-// The amax of dy in the part that begins at row `begin`; empty if none is known.
-View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
-  if (amaxes.empty()) return {};
-  const std::int64_t part = index_of(parts, begin);
-  if (part >= amaxes.size()) throw Error("linear: fewer amaxes of the gradient than parts");
-  return amaxes.rows(part, part + 1);
-}
 
 // An operand of the engine. With f32 activations and f32 accumulation on the host, FP8 values are divided by their
 // scale in f32 before the GEMM, like in PyTorch's emulation: scaling the sums of codes differs in the last digits, and

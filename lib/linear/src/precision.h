@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fp8/base/error.h"
 #include "fp8/linear/linear.h"
 
 namespace fp8::linear {
@@ -41,6 +42,14 @@ inline quant::KnownScale known_for(const std::vector<quant::KnownScale>& known, 
                                    std::int64_t begin) {
   if (known.empty()) return {};
   return known.at(static_cast<std::size_t>(index_of(parts, begin)));
+}
+
+/// The amax of dy in the part that begins at row `begin`; empty if none is known.
+inline View amax_of(const View& amaxes, const std::vector<Part>& parts, std::int64_t begin) {
+  if (amaxes.empty()) return {};
+  const std::int64_t part = index_of(parts, begin);
+  if (part >= amaxes.size()) throw Error("linear: fewer amaxes of the gradient than parts");
+  return amaxes.rows(part, part + 1);
 }
 
 /// The part of x, or of a weight, that this rank has if tensor parallelism divides columns of the weight.

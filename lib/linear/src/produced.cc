@@ -17,8 +17,9 @@ quant::CastOptions options_of_x(const Weight& weight, const View& amax) {
   return options;
 }
 
-quant::CastOptions options_of_dy(const Weight& weight, const Part& part) {
+quant::CastOptions options_of_dy(const Weight& weight, const Part& part, const View& amaxes) {
   quant::CastOptions options = cast_options(weight.precision, known_for(weight.known.dy, weight.parts, part.begin));
+  options.amax = amax_of(amaxes, weight.parts, part.begin);
   options.split = by_rows(weight.precision, part, 1);
   return options;
 }
@@ -38,7 +39,7 @@ ProducedInput begin_input(const Context& ctx, const Weight& weight, std::int64_t
   return {{.values = {}, .rows = codes.codes.last, .columns = codes.codes.first}, codes};
 }
 
-bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted) {
+bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted, const View& amaxes) {
   const LinearPrecision& precision = weight.precision;
   if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
       !weight.adapters.empty() || !wanted.db.empty())
@@ -46,16 +47,16 @@ bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradient
   return std::ranges::all_of(weight.operands, [&](const Operand& o) {
     const quant::CastPair casts = casts_of_dy(weight, o.part, wanted);
     return o.folded.empty() && casts.last.fp8() == !wanted.dx.empty() && casts.first.fp8() == !wanted.dw.empty() &&
-           quant::can_produce(ctx, casts, options_of_dy(weight, o.part));
+           quant::can_produce(ctx, casts, options_of_dy(weight, o.part, amaxes));
   });
 }
 
 std::vector<quant::ProducedCodes> begin_gradient(const Context& ctx, const Weight& weight, std::int64_t rows,
-                                                 const Gradients& wanted) {
+                                                 const Gradients& wanted, const View& amaxes) {
   std::vector<quant::ProducedCodes> parts;
   for (const Operand& o : weight.operands)
     parts.push_back(quant::begin_produced(ctx, rows, o.part.end - o.part.begin, casts_of_dy(weight, o.part, wanted),
-                                          options_of_dy(weight, o.part)));
+                                          options_of_dy(weight, o.part, amaxes)));
   return parts;
 }
 

@@ -7,7 +7,6 @@
 
 #include "experts.h"
 #include "fp8/linear/observer.h"
-#include "fp8/linear/produced.h"
 #include "fp8/ops/attention.h"
 #include "fp8/ops/codes.h"
 #include "fp8/ops/elementwise.h"
@@ -125,26 +124,6 @@ template <class Linear>
 LinearInput allocate_input(const Context& ctx, const LayerEnvironment& env, const Linear& linear, std::int64_t rows,
                            std::int64_t columns) {
   return allocate_input(ctx, env, rows, columns, [&](const View& x) { return linear.keeps_codes(x); });
-}
-
-// Whether the operation that computes the input [rows, columns] of a linear writes codes in place of it: nothing reads
-// the values, and the scale is known, follows from `amax` (empty: unknown) or is of blocks.
-bool writes_input(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, std::int64_t rows,
-                  std::int64_t columns, const View& amax) {
-  const DType type = env.execution.activation;
-  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && !env.observed && type == DType::bf16 &&
-         linear::can_write_input(ctx, weight, tensor::make_view(nullptr, type, ctx.device, {rows, columns}), amax,
-                                 env.kept != nullptr);
-}
-
-// The result y of a linear whose input [rows, columns] `write` writes as codes. Returns what backward reads.
-template <class Write>
-linear::Input forward_written(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight,
-                              std::int64_t rows, std::int64_t columns, const View& amax, const View& y, Write&& write) {
-  const linear::ProducedInput x = linear::begin_input(ctx, weight, rows, columns, amax, env.kept);
-  write(x.codes);
-  linear::forward(ctx, env.engine, weight, x.input, y);
-  return {.values = {}, .columns = x.input.columns};
 }
 
 // Passes the output of a layer to the observer.
@@ -341,13 +320,6 @@ void attention_block_backward(const Context& ctx, const LayerEnvironment& env, c
   env.backward_done(ctx, "self_attn.qkv_proj", d_n1);
 }
 
-// Whether the gradients of gate and of up are written as codes, which nothing but the linear reads.
-bool writes_gradients(const Context& ctx, const LayerEnvironment& env, const linear::Weight& gate_up,
-                      const linear::Gradients& to) {
-  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && env.execution.activation == DType::bf16 &&
-         gate_up.parts.size() == 2 && linear::can_write_gradient(ctx, gate_up, to);
-}
-
 // The gradient of saved.n2, d_n2 [M, C], from that of the block's output, d_out [M, C]. May overwrite saved.gate_up.
 void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                         const SavedActivations& saved, const View& d_out, const View& d_n2) {
@@ -360,7 +332,7 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
   env.backward_done(ctx, "mlp.down_proj", dh);
   const linear::Gradients to = gradients_to(d_n2, g, Slot::gate_up, g.of(Slot::gate_up_bias));
   const View n2_amax = input_amax(env, gate_up, LayerAmax::n2);
-  if (writes_gradients(ctx, env, gate_up, to)) {
+  if (gate_up.parts.size() == 2 && writes_gradients(ctx, env, gate_up, to, {})) {
     const std::vector<quant::ProducedCodes> codes = linear::begin_gradient(ctx, gate_up, env.rows.all, to);
     ops::swiglu_backward_codes(ctx, dh, saved.gate_up, {codes[0], codes[1]});
     return linear::backward(ctx, env.engine, gate_up, saved.n2, codes, to, {n2_amax, {}});
@@ -374,6 +346,20 @@ void mlp_block_backward(const Context& ctx, const LayerEnvironment& env, const U
 }
 
 }  // namespace
+
+bool writes_input(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, std::int64_t rows,
+                  std::int64_t columns, const View& amax) {
+  const DType type = env.execution.activation;
+  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && !env.observed && type == DType::bf16 &&
+         linear::can_write_input(ctx, weight, tensor::make_view(nullptr, type, ctx.device, {rows, columns}), amax,
+                                 env.kept != nullptr);
+}
+
+bool writes_gradients(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight,
+                      const linear::Gradients& to, const View& amaxes) {
+  return env.rows.ranks.ranks() == 1 && env.observer == nullptr && env.execution.activation == DType::bf16 &&
+         linear::can_write_gradient(ctx, weight, to, amaxes);
+}
 
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias) {
   const auto* const adapters = std::ranges::find(kAdaptedSlots, weight, &AdaptedSlot::linear);

@@ -6,6 +6,7 @@
 
 #include "divided.h"
 #include "fp8/linear/groups.h"
+#include "fp8/linear/produced.h"
 #include "fp8/model/cache.h"
 #include "fp8/model/decoder.h"
 
@@ -156,6 +157,26 @@ bool is_observed(const UnitWeights& w);
 
 // Whether the pass over a layer calibrates delayed scales, without FP8.
 bool is_calibrated(const UnitWeights& w);
+
+// Whether the operation that computes the input [rows, columns] of a linear writes codes in place of it: nothing reads
+// the values, and the scale is known, follows from `amax` (empty: unknown) or is of blocks.
+bool writes_input(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight, std::int64_t rows,
+                  std::int64_t columns, const View& amax);
+
+// The result y of a linear whose input [rows, columns] `write` writes as codes. Returns what backward reads.
+template <class Write>
+linear::Input forward_written(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight,
+                              std::int64_t rows, std::int64_t columns, const View& amax, const View& y, Write&& write) {
+  const linear::ProducedInput x = linear::begin_input(ctx, weight, rows, columns, amax, env.kept);
+  write(x.codes);
+  linear::forward(ctx, env.engine, weight, x.input, y);
+  return {.values = {}, .columns = x.input.columns};
+}
+
+// Whether the operation that computes the gradient of a linear's output writes codes in place of it, likewise. `amaxes`
+// are those of the linear's parts.
+bool writes_gradients(const Context& ctx, const LayerEnvironment& env, const linear::Weight& weight,
+                      const linear::Gradients& to, const View& amaxes);
 
 // Where the gradients of a linear and of its adapters go.
 linear::Gradients gradients_to(const View& dx, const UnitGradients& g, Slot weight, const View& bias);

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "experts.h"
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
+#include "fp8/ops/codes.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 
@@ -192,8 +194,9 @@ UnitWeights MicroBatch::State::unshard_home(Pass pass) const {
   return head_home == head_unit ? UnitWeights{} : weights.unshard(ctx, head_home, pass);
 }
 
-void MicroBatch::State::final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd) {
-  ops::rmsnorm_forward(ctx, x, w.vector(Slot::final_norm), static_cast<float>(env.config.rms_norm_eps), n, rstd);
+void MicroBatch::State::final_norm(const View& weight, const View& x, const View& n, const View& rstd,
+                                   const ops::Amax& amax) {
+  ops::rmsnorm_forward(ctx, x, weight, static_cast<float>(env.config.rms_norm_eps), n, rstd, amax);
   env.unit = head_unit;
   env.forward_done(ctx, "norm", n);
 }
@@ -205,7 +208,7 @@ View MicroBatch::State::normalized_rows(const UnitWeights& w, std::int64_t first
   const std::int64_t own = env.rows.first_own(), begin = std::clamp(own, first, first + count),
                      end = std::clamp(own + env.rows.own(), first, first + count);
   const View x = begin < end ? next.x.rows(begin - own, end - own) : View{};
-  if (begin < end) final_norm(w, x, x, rstd.rows(begin - first, end - first));
+  if (begin < end) final_norm(w.vector(Slot::final_norm), x, x, rstd.rows(begin - first, end - first));
   const View all = allocate(ctx, env.execution.activation, {count, env.config.hidden_size}, "scratch"),
              sum = allocate(ctx, DType::f32, {count, env.config.hidden_size}, "scratch");
   ops::zero(ctx, sum);
@@ -229,26 +232,82 @@ void MicroBatch::State::logits_of(std::int64_t first, const View& logits) {
   env.rows.ranks.total(ctx, logits.reshaped({logits.size()}));  // each logit is on one rank, so the sum is exact
 }
 
-// Computes logits and losses of the rows x of all ranks, block by block. With a scale the logits of a block become
-// their gradients, and backward(logits, first row, one past the last) is called.
-template <class Backward>
-void MicroBatch::State::head_blocks(const View& x, const linear::Weight& head, const View& losses,
-                                    std::optional<float> gradient_scale, Backward&& backward) {
+// Computes the final norm of all rows, unless it is computed in blocks of `step` rows, as codes.
+void MicroBatch::State::begin_head(HeadPass& pass, std::int64_t step) {
+  const std::int64_t m = env.rows.all, c = pass.x.shape[1];
+  const linear::NeededAmaxes needed = linear::needed_amaxes(pass.weight);
+  if (needed.x) pass.x_amax = allocate(ctx, DType::f32, {1}, "activations");
+  if (needed.dy && pass.of_backward != nullptr) pass.dy_amax = allocate(ctx, DType::f32, {1}, "activations");
+  env.kept = pass.of_backward != nullptr ? &memory : nullptr;  // that of a block is other memory
+  const auto writes = [&](std::int64_t rows) { return writes_input(ctx, env, pass.weight, rows, c, pass.x_amax); };
+  if (writes(std::min(step, m)) && writes((m - 1) % step + 1)) return;
+  const View n = allocate(ctx, pass.x.dtype, {pass.x.shape[0], c}, "activations");
+  final_norm(pass.norm, pass.x, n, pass.rstd);
+  pass.n = env.rows.gathered(ctx, n);
+}
+
+// The logits of rows [begin, end). Returns what backward reads of these rows.
+linear::Input MicroBatch::State::forward_block(const HeadPass& pass, std::int64_t begin, std::int64_t end,
+                                               const View& logits) {
+  if (!pass.n.empty()) {
+    const View n = pass.n.rows(begin, end);
+    linear::forward(ctx, env.engine, pass.weight, n, logits);
+    return linear::values_of(n);
+  }
+  const device::Scope scope(*ctx.arena);
+  const View x = pass.x.rows(begin, end), rstd = pass.rstd.rows(begin, end);
+  if (!pass.x_amax.empty()) ops::zero(ctx, pass.x_amax);
+  final_norm(pass.norm, x, {}, rstd, {pass.x_amax, linear::needed_amaxes(pass.weight).skip_nan});
+  return forward_written(ctx, env, pass.weight, end - begin, x.shape[1], pass.x_amax, logits,
+                         [&](const quant::ProducedCodes& to) { ops::rmsnorm_codes(ctx, x, pass.norm, rstd, to); });
+}
+
+// The losses and gradients of rows [begin, end) of the head, of which x is what forward has left, from their logits.
+void MicroBatch::State::backward_block(const HeadPass& pass, const linear::Input& x, std::int64_t begin,
+                                       std::int64_t end, const View& logits, const View& losses) {
+  const device::Scope scope(*ctx.arena);
+  const linear::Weight& head = *pass.of_backward;
+  const View targets = batch.targets.reshaped({env.rows.all}).rows(begin, end);
+  const linear::Gradients to{pass.dx.rows(begin, end), pass.dw, {}, pass.accumulate || begin > 0};
+  if (writes_gradients(ctx, env, head, to, pass.dy_amax)) {
+    if (!pass.dy_amax.empty()) ops::zero(ctx, pass.dy_amax);
+    const View found = allocate(ctx, DType::f32, {2, end - begin}, "scratch");
+    const ops::LossRows rows{found.rows(0, 1), found.rows(1, 2), {pass.dy_amax, linear::needed_amaxes(head).skip_nan}};
+    ops::cross_entropy_rows(ctx, logits, targets, losses, pass.gradient_scale, rows);
+    const std::vector<quant::ProducedCodes> codes = linear::begin_gradient(ctx, head, end - begin, to, pass.dy_amax);
+    ops::cross_entropy_codes(ctx, logits, targets, pass.gradient_scale, rows, codes.front());
+    return linear::backward(ctx, env.engine, head, x, codes, to);
+  }
+  loss_of(logits, targets, losses, pass.gradient_scale, true);
+  env.forward_done(ctx, "loss", losses.reshaped({end - begin, 1}));
+  env.backward_done(ctx, "loss", logits);
+  linear::backward(ctx, env.engine, head, x, logits, to);
+  env.backward_done(ctx, "lm_head", to.dx);
+}
+
+// Computes the norm, and logits and losses of the rows of all ranks, block by block; with of_backward also gradients.
+void MicroBatch::State::run_head(HeadPass pass, const View& losses) {
   const std::int64_t m = env.rows.all, step = head_block_rows(m, env.sizes.vocabulary.whole, env.execution.activation,
                                                               env.execution.logit_bytes);
-  const View targets = batch.targets.reshaped({m});
+  begin_head(pass, step);
   for (std::int64_t begin = 0; begin < m; begin += step) {
     const device::Scope scope(*ctx.arena);
+    device::PooledMemory kept(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
     const View logits =
         allocate(ctx, env.execution.activation, {end - begin, env.sizes.vocabulary.local}, "logits block");
-    const View part = losses.rows(begin, end);
-    linear::forward(ctx, env.engine, head, x.rows(begin, end), logits);
+    env.kept = pass.of_backward != nullptr ? &kept : nullptr;
+    const linear::Input x = forward_block(pass, begin, end, logits);
     env.forward_done(ctx, "lm_head", logits);
-    loss_of(logits, targets.rows(begin, end), part, gradient_scale.value_or(0), gradient_scale.has_value());
+    const View part = losses.rows(begin, end);
+    if (pass.of_backward != nullptr) {
+      backward_block(pass, x, begin, end, logits, part);
+      continue;
+    }
+    loss_of(logits, batch.targets.reshaped({m}).rows(begin, end), part, 0, false);
     env.forward_done(ctx, "loss", part.reshaped({end - begin, 1}));
-    if (gradient_scale) backward(logits, begin, end);
   }
+  env.kept = nullptr;
 }
 
 ops::VocabularyPart MicroBatch::State::part_of_vocabulary() const {
@@ -318,12 +377,9 @@ void MicroBatch::forward_head(const View& losses) {
   const Context& ctx = s.ctx;
   const View x = s.complete_hidden();
   const device::Scope scope(*ctx.arena);
-  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
-             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
+  const View rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
-  s.final_norm(w, x, n, rstd);
-  s.head_blocks(s.env.rows.gathered(ctx, n), s.head_weight(w, home), losses, std::nullopt,
-                [](const View&, std::int64_t, std::int64_t) {});
+  s.run_head({.x = x, .norm = w.vector(Slot::final_norm), .rstd = rstd, .weight = s.head_weight(w, home)}, losses);
 }
 
 void MicroBatch::forward_logits(std::int64_t first, const View& logits) { state_->logits_of(first, logits); }
@@ -334,8 +390,7 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   device::mark(ctx, device::kUnitMark, s.head_unit);
   const View x = s.complete_hidden(), dx = s.gradient;
   const device::Scope scope(*ctx.arena);
-  const View n = allocate(ctx, x.dtype, {x.shape[0], x.shape[1]}, "activations"),
-             rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
+  const View rstd = allocate(ctx, DType::f32, {x.shape[0]}, "activations");
   const UnitWeights w = s.weights.unshard(ctx, s.head_unit, Pass::forward), home = s.unshard_home(Pass::forward);
   const UnitWeights wb = s.weights.unshard(ctx, s.head_unit, Pass::backward), home_b = s.unshard_home(Pass::backward);
   s.prefetch_backward(s.head_unit - 1);
@@ -343,15 +398,16 @@ void MicroBatch::backward_head(float gradient_scale, const View& losses) {
   const UnitGradients gh = s.head_home == s.head_unit ? g : s.weights.gradient_buffers(s.head_home);
   clear_accumulated(ctx, g, {Slot::final_norm});
   const View partial = s.env.rows.memory(ctx, dx);
-  s.final_norm(w, x, n, rstd);
-  const View all = s.env.rows.gathered(ctx, n);
-  const auto backward = [&](const View& logits, std::int64_t begin, std::int64_t end) {
-    s.env.backward_done(ctx, "loss", logits);
-    linear::backward(ctx, s.env.engine, s.head_weight(wb, home_b), all.rows(begin, end), logits,
-                     {partial.rows(begin, end), gh.of(s.head_slot), {}, gh.accumulate || begin > 0});
-    s.env.backward_done(ctx, "lm_head", partial.rows(begin, end));
-  };
-  s.head_blocks(all, s.head_weight(w, home), losses, gradient_scale, backward);
+  s.run_head({.x = x,
+              .norm = w.vector(Slot::final_norm),
+              .rstd = rstd,
+              .weight = s.head_weight(w, home),
+              .of_backward = &s.head_weight(wb, home_b),
+              .gradient_scale = gradient_scale,
+              .dx = partial,
+              .dw = gh.of(s.head_slot),
+              .accumulate = gh.accumulate},
+             losses);
   s.env.rows.ranks.sum(ctx, partial, {}, dx);
   ops::rmsnorm_backward(ctx, {.dy = dx,
                               .x = x,

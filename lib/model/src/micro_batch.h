@@ -18,6 +18,19 @@ struct SavedLayer {
   SavedActivations activations;  // views are empty where backward recomputes them
 };
 
+// The final norm and the head over a micro-batch. Views of backward are empty in forward alone.
+struct HeadPass {
+  View x, norm, rstd;                           // own rows [M, C]; weight of the norm; result f32 [M]
+  const linear::Weight& weight;                 // of the head, for the GEMM forward
+  const linear::Weight* of_backward = nullptr;  // for backward; null: losses alone
+  float gradient_scale = 0;
+  View dx{}, dw{};          // results: gradients of the norm of all rows [M, C], and of the head
+  bool accumulate = false;  // whether dw is added to
+  // Set by State::begin_head().
+  View n{};                  // the norm of all ranks' rows [M, C]; empty: a block of rows is normalized as codes
+  View x_amax{}, dy_amax{};  // f32 [1]: of a block of the norm, and of the gradient of logits, if their casts need it
+};
+
 struct MicroBatch::State {
   State(const Decoder& decoder, const Context& context, gemm::Engine& engine, ParameterAccess& source, const Batch& b,
         PassKind kind);
@@ -39,14 +52,16 @@ struct MicroBatch::State {
   void prefetch_backward(int unit) const;
   void backward_layer(int layer);
 
-  // Normalizes rows x of the hidden state to n. w: weights of the head's unit.
-  void final_norm(const UnitWeights& w, const View& x, const View& n, const View& rstd);
+  // Normalizes rows x of the hidden state to n, which may be empty if rmsnorm_codes() follows.
+  void final_norm(const View& weight, const View& x, const View& n, const View& rstd, const ops::Amax& amax = {});
   View normalized_rows(const UnitWeights& w, std::int64_t first, std::int64_t count);
   UnitWeights unshard_home(Pass pass) const;
   const linear::Weight& head_weight(const UnitWeights& norm_unit, const UnitWeights& home) const;
-  template <class Backward>
-  void head_blocks(const View& x, const linear::Weight& head, const View& losses, std::optional<float> gradient_scale,
-                   Backward&& backward);
+  void run_head(HeadPass pass, const View& losses);
+  void begin_head(HeadPass& pass, std::int64_t step);
+  linear::Input forward_block(const HeadPass& pass, std::int64_t begin, std::int64_t end, const View& logits);
+  void backward_block(const HeadPass& pass, const linear::Input& x, std::int64_t begin, std::int64_t end,
+                      const View& logits, const View& losses);
   ops::VocabularyPart part_of_vocabulary() const;
   void loss_of(const View& logits, const View& targets, const View& losses, float gradient_scale, bool backward) const;
   // Computes the logits f32 [n, V] of n rows of the hidden state from row `first` on, and overwrites the state. V is

@@ -2,6 +2,8 @@
 #include "fp8/ops/codes.h"
 
 #include "cuda.h"
+#include "logits.h"
+#include "row_amax.h"
 #include "rows.h"
 
 namespace fp8::ops {
@@ -20,6 +22,14 @@ void check_codes(const char* op, const quant::ProducedCodes& to, std::int64_t ro
   for (const quant::Quantized* q : {&to.codes.last, &to.codes.first})
     need(q->codes.empty() || (q->codes.shape[0] == rows && q->codes.shape[1] == columns), op,
          "codes have another shape");
+}
+
+void check_rows(const Context& ctx, const char* op, const View& logits, const View& targets, const LossRows& rows) {
+  need_device(ctx, op, targets, rows.largest, rows.inverse);
+  check_logits(op, logits, {&rows.largest, &rows.inverse});
+  check_targets(op, logits, targets);
+  need(rows.largest.size() == logits.shape[0] && rows.inverse.size() == logits.shape[0], op,
+       "expected one result for each row");
 }
 
 }  // namespace
@@ -57,6 +67,33 @@ void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_
                             bytes_of(dh, gate_up) + quant::bytes_of_produced(to[0]) + quant::bytes_of_produced(to[1]),
                             flops_of(dh, 16));
   if (!ctx.dry) cuda::swiglu_backward_codes(ctx, dh, gate_up, to);
+}
+
+void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                        float gradient_scale, const LossRows& rows) {
+  constexpr const char* kOp = "cross-entropy rows";
+  check(ctx, kOp, {&logits});
+  check_rows(ctx, kOp, logits, targets, rows);
+  need_device(ctx, kOp, losses);
+  check_logits(kOp, logits, {&losses});
+  need(losses.size() == logits.shape[0], kOp, "expected one loss for each row");
+  check_amax(ctx, kOp, rows.amax, 1);
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp,
+                            bytes_of(logits, targets, losses, rows.largest, rows.inverse),
+                            flops_of(logits, rows.amax.value.empty() ? 3 : 5));
+  if (!ctx.dry) cuda::cross_entropy_rows(ctx, logits, targets, losses, gradient_scale, rows);
+}
+
+void cross_entropy_codes(const Context& ctx, const View& logits, const View& targets, float gradient_scale,
+                         const LossRows& rows, const quant::ProducedCodes& to) {
+  constexpr const char* kOp = "cross-entropy codes";
+  check(ctx, kOp, {&logits});
+  check_rows(ctx, kOp, logits, targets, rows);
+  check_codes(kOp, to, logits.shape[0], logits.shape[1]);
+  const device::Timer timer(ctx, device::Work::cross_entropy, kOp,
+                            bytes_of(logits, targets, rows.largest, rows.inverse) + quant::bytes_of_produced(to),
+                            flops_of(logits, 2));
+  if (!ctx.dry) cuda::cross_entropy_codes(ctx, logits, targets, gradient_scale, rows, to);
 }
 
 }  // namespace fp8::ops

@@ -1,8 +1,9 @@
-// Norms, SwiGLU and its gradients as sources of casts: a tile is computed in registers, rounded to bf16, and cast by
-// the code that casts a stored matrix.
+// Norms, SwiGLU and its gradients, and those of logits as sources of casts: a tile is computed in registers, rounded to
+// bf16, and cast by the code that casts a stored matrix.
 #pragma once
 
 #include "elements.h"
+#include "fp8/base/target.h"
 #include "fp8/ops/codes.h"
 #include "fp8/quant/block_scale.cuh"
 #include "norm.cuh"
@@ -132,6 +133,42 @@ struct SwigluGradientSource {
   }
 };
 
+// The gradient of logits; see LossRows.
+struct LogitGradientSource {
+  using Element = dtype::Bf16;
+  Matrix logits;
+  const std::int32_t* targets;
+  const float *largest, *inverse;
+  float scale;
+  std::int64_t rows, cols;
+
+  __device__ bool aligned() const { return logits.aligned(); }
+  // The first n elements from column c of row r on, and zeros.
+  __device__ Piece value(const Piece& x, std::int64_t r, std::int64_t c, std::int64_t n) const {
+    if (n <= 0 || targets[r] == kIgnoredTarget) return {};
+    const float shift = largest[r], inverse_of_row = inverse[r], factor = inverse_of_row * scale;
+    const int target = static_cast<int>(targets[r] - c);
+    Group<float, kPiece> out = floats_of(x);
+    FP8_UNROLL
+    for (int k = 0; k < kPiece; ++k) {
+      const float v = k == target ? target_gradient_value<Element>(out.at[k] - shift, inverse_of_row, scale)
+                                  : logit_gradient_value<Element>(out.at[k], shift, factor);
+      out.at[k] = k < n ? v : 0.0f;
+    }
+    return piece_of(out);
+  }
+  __device__ void load(const quant::PatchPlace& place, Piece (&pieces)[kPiece]) const {
+    logits.load(place, pieces);
+    FP8_UNROLL
+    for (int i = 0; i < kPiece; ++i) pieces[i] = value(pieces[i], place.row() + i, place.col(), kPiece);
+  }
+  __device__ void load_some(std::int64_t r, std::int64_t c, std::int64_t n, Piece& piece) const {
+    Piece from;
+    logits.load_some(r, c, n, from);
+    piece = value(from, r, c, n);
+  }
+};
+
 // Where the codes of one gradient go.
 template <class Scales>
 struct GradientCodes {
@@ -190,6 +227,16 @@ void swiglu_codes_cuda(const Launcher& launch, const View& gate_up, const quant:
   launch_produced(
       launch, "swiglu codes",
       SwigluSource{matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), gate_up.shape[0], f}, to);
+}
+
+// Views checked by cross_entropy_codes.
+template <class Launcher>
+void cross_entropy_codes_cuda(const Launcher& launch, const View& logits, const View& targets, const LossRows& rows,
+                              float gradient_scale, const quant::ProducedCodes& to) {
+  launch_produced(launch, "cross-entropy codes",
+                  LogitGradientSource{matrix_of(logits), targets.as<std::int32_t>(), rows.largest.as<float>(),
+                                      rows.inverse.as<float>(), gradient_scale, logits.shape[0], logits.shape[1]},
+                  to);
 }
 
 // Views checked by swiglu_backward_codes.

@@ -3,6 +3,7 @@
 
 #include "cuda.h"
 #include "fp8/ops/elementwise.h"
+#include "logits.h"
 #include "row_kernels.h"
 #include "rows.h"
 
@@ -11,13 +12,10 @@ void cross_entropy(const Context& ctx, const View& logits, const View& targets, 
                    float gradient_scale, bool backward) {
   constexpr const char* kOp = "cross-entropy";
   need_device(ctx, kOp, logits, targets, losses);
-  need(logits.rank == 2 && logits.shape[1] > 0 && unit_last_stride(logits), kOp,
-       "logits must have 2 dimensions, the last with unit stride");
+  check_logits(kOp, logits, {&losses});
+  check_targets(kOp, logits, targets);
   const std::int64_t m = logits.shape[0], vocabulary = logits.shape[1];
-  need(targets.dtype == DType::i32 && targets.size() == m && targets.contiguous(), kOp,
-       "targets must be int32, one for each row");
-  need(losses.dtype == DType::f32 && losses.size() == m && losses.contiguous(), kOp,
-       "losses must be float32, one for each row");
+  need(losses.size() == m, kOp, "expected one loss for each row");
   const device::Timer timer(ctx, device::Work::cross_entropy, kOp,
                             (backward ? 2 : 1) * bytes_of(logits) + bytes_of(targets, losses),
                             flops_of(logits, backward ? 5 : 3));

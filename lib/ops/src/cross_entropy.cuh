@@ -1,6 +1,6 @@
 // Cross-entropy of a block of logits on a device, one block of threads per row. The row is read once for the largest
 // logit and the sum of exponentials, and again, from the L2 cache if the rows of all blocks fit, for the gradient in
-// place.
+// place, or for its amax. Codes of the gradient are written by codes.cuh.
 #pragma once
 
 #include <limits>
@@ -39,9 +39,19 @@ struct LargerLogit {
   __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
-// One row; NaN for a target that is neither a token nor ignored, so that the step is detected as non-finite.
+// What a launch writes.
+struct LossResults {
+  float* losses;
+  float scale;               // of the gradient
+  bool gradient;             // whether it is stored in place of the logits
+  float *largest, *inverse;  // of LossRows; null: not wanted
+  AmaxOf amax;               // of the gradient
+};
+
+// Row i; NaN for a target that is neither a token nor ignored, so that the step is detected as non-finite.
 template <class T, int W>
-__device__ void row_loss(T* x, std::int64_t n, std::int32_t target, float scale, bool backward, float* loss) {
+__device__ void row_loss(T* x, std::int64_t n, std::int32_t target, const LossResults& to, std::int64_t i,
+                         device::Largest& amax) {
   const std::int64_t whole = n / W * W, first = static_cast<std::int64_t>(threadIdx.x) * W,
                      step = std::int64_t{kLossThreads} * W;
   const bool known = target >= 0 && target < n;
@@ -54,51 +64,56 @@ __device__ void row_loss(T* x, std::int64_t n, std::int32_t target, float scale,
   mine.sum *= static_cast<double>(exp_for<T>(mine.largest - shift));
   const double sum = device::block_combine<kLossThreads>(mine.sum, device::Add{});
   const float difference = at_target - shift;
-  if (threadIdx.x == 0) *loss = static_cast<float>(std::log(sum) - static_cast<double>(difference));
-  if (!backward) return;
-  const float inverse = known ? static_cast<float>(1.0 / sum) : at_target, factor = inverse * scale;
-  for (std::int64_t c = first; c < whole; c += step) {
-    Group<T, W> out = load<W>(x + c);
-    FP8_UNROLL
-    for (int j = 0; j < W; ++j) {
-      out.at[j] =
-          c + j == target ? target_gradient<T>(difference, inverse, scale) : logit_gradient(out.at[j], shift, factor);
-    }
-    store<W>(x + c, out);
+  const float inverse = known ? static_cast<float>(1.0 / sum) : at_target, factor = inverse * to.scale;
+  if (threadIdx.x == 0) {
+    to.losses[i] = static_cast<float>(std::log(sum) - static_cast<double>(difference));
+    if (to.largest != nullptr) to.largest[i] = shift, to.inverse[i] = inverse;
   }
-  const std::int64_t c = whole + threadIdx.x;
-  if (c < n) x[c] = c == target ? target_gradient<T>(difference, inverse, scale) : logit_gradient(x[c], shift, factor);
+  if (!to.gradient && to.amax.bits == nullptr) return;
+  const auto differentiate = [&]<int N>(std::int64_t c) {
+    Group<T, N> out = load<N>(x + c);
+    FP8_UNROLL
+    for (int j = 0; j < N; ++j) {
+      out.at[j] = c + j == target ? target_gradient<T>(difference, inverse, to.scale)
+                                  : logit_gradient(out.at[j], shift, factor);
+    }
+    if (to.gradient)
+      store<N>(x + c, out);
+    else
+      amax.add(floats_of(std::bit_cast<Bits<T, N>>(out)));
+  };
+  for (std::int64_t c = first; c < whole; c += step) differentiate.template operator()<W>(c);
+  if (threadIdx.x < n - whole) differentiate.template operator()<1>(whole + threadIdx.x);
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(kLossThreads) cross_entropy_kernel(StridedRows<T> logits, const std::int32_t* targets,
-                                                                     float* losses, float scale, bool backward) {
+__global__ void __launch_bounds__(kLossThreads)
+    cross_entropy_kernel(StridedRows<T> logits, const std::int32_t* targets, LossResults to) {
   const std::int64_t n = logits.columns();
+  device::Largest amax(to.amax.skip_nan);
   for (std::int64_t i = blockIdx.x; i < logits.count(); i += gridDim.x) {
     if (targets[i] != kIgnoredTarget) {
-      row_loss<T, W>(logits[i], n, targets[i], scale, backward, losses + i);
+      row_loss<T, W>(logits[i], n, targets[i], to, i, amax);
       continue;
     }
-    if (threadIdx.x == 0) losses[i] = 0;
-    if (!backward) continue;
+    if (threadIdx.x == 0) to.losses[i] = 0;
+    if (!to.gradient) continue;
     for (std::int64_t c = threadIdx.x; c < n; c += kLossThreads) logits[i][c] = from_float<T>(0.0f);
   }
+  to.amax.record<kLossThreads>(amax);
 }
 
-// Views checked by cross_entropy().
+// Views checked by cross_entropy() or cross_entropy_rows().
 template <class Launcher>
-void cross_entropy_cuda(const Launcher& launch, const View& logits, const View& targets, const View& losses,
-                        float gradient_scale, bool backward) {
+void cross_entropy_cuda(const Launcher& launch, const View& logits, const View& targets, const LossResults& to) {
   constexpr const char* kName = "cross-entropy";
   const dim3 grid(static_cast<unsigned>(std::min(logits.shape[0], std::int64_t{launch.multiprocessors()} * 2))),
       block(kLossThreads);
   with_float_type(logits.dtype, kName, [&]<class T>() {
     const StridedRows<T> rows(logits);
     const auto* ids = targets.as<std::int32_t>();
-    auto* out = losses.as<float>();
-    packs(logits) ? launch(kName, grid, block, cross_entropy_kernel<T, device::Pack<T>::kSize>, rows, ids, out,
-                           gradient_scale, backward)
-                  : launch(kName, grid, block, cross_entropy_kernel<T, 1>, rows, ids, out, gradient_scale, backward);
+    packs(logits) ? launch(kName, grid, block, cross_entropy_kernel<T, device::Pack<T>::kSize>, rows, ids, to)
+                  : launch(kName, grid, block, cross_entropy_kernel<T, 1>, rows, ids, to);
   });
 }
 

@@ -90,7 +90,20 @@ void bias_backward(const Context& ctx, const View& dy, const View& db, const Vie
 
 void cross_entropy(const Context& ctx, const View& logits, const View& targets, const View& losses,
                    float gradient_scale, bool backward) {
-  cross_entropy_cuda(CudaLauncher(ctx), logits, targets, losses, gradient_scale, backward);
+  cross_entropy_cuda(CudaLauncher(ctx), logits, targets,
+                     {losses.as<float>(), gradient_scale, backward, nullptr, nullptr, AmaxOf({})});
+}
+
+void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                        float gradient_scale, const LossRows& rows) {
+  cross_entropy_cuda(CudaLauncher(ctx), logits, targets,
+                     {losses.as<float>(), gradient_scale, false, rows.largest.as<float>(), rows.inverse.as<float>(),
+                      AmaxOf(rows.amax)});
+}
+
+void cross_entropy_codes(const Context& ctx, const View& logits, const View& targets, float gradient_scale,
+                         const LossRows& rows, const quant::ProducedCodes& to) {
+  cross_entropy_codes_cuda(CudaLauncher(ctx), logits, targets, rows, gradient_scale, to);
 }
 
 void rope_tables(const Context& ctx, std::span<const float> inv_freq, const View& cos, const View& sin) {

@@ -62,6 +62,10 @@ void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const 
 void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to);
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to);
+void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                        float gradient_scale, const LossRows& rows);
+void cross_entropy_codes(const Context& ctx, const View& logits, const View& targets, float gradient_scale,
+                         const LossRows& rows, const quant::ProducedCodes& to);
 void embedding_forward(const Context& ctx, const View& tokens, const View& table, const View& out,
                        const VocabularyPart& part);
 void sum_partials(const Context& ctx, const View& terms, const View& bias, const View& out);

@@ -19,6 +19,11 @@ void swiglu_codes(const Context&, const View&, const quant::ProducedCodes&) { no
 void swiglu_backward_codes(const Context&, const View&, const View&, const std::array<quant::ProducedCodes, 2>&) {
   no_cuda();
 }
+void cross_entropy_rows(const Context&, const View&, const View&, const View&, float, const LossRows&) { no_cuda(); }
+void cross_entropy_codes(const Context&, const View&, const View&, float, const LossRows&,
+                         const quant::ProducedCodes&) {
+  no_cuda();
+}
 void embedding_forward(const Context&, const View&, const View&, const View&, const VocabularyPart&) { no_cuda(); }
 void embedding_backward(const Context&, const View&, const View&, const View&, const VocabularyPart&, const View&) {
   no_cuda();

@@ -90,17 +90,30 @@ FP8_HD inline void swiglu_gradients(T d_out, T gate, T up, T& d_gate, T& d_up) {
   d_up = dtype::from_float<T>(of_up);
 }
 
-/// Gradient of the loss with respect to a logit that is not the target. `shift` is the largest logit of the row, factor
-/// = gradient_scale / (sum of exp(x - shift) over the row).
+/// Gradient of the loss with respect to a logit that is not the target, before it is rounded to T. `shift` is the
+/// largest logit of the row, factor = gradient_scale / (sum of exp(x - shift) over the row).
 template <class T>
-FP8_HD inline T logit_gradient(T x, float shift, float factor) {
-  return dtype::from_float<T>(exp_for<T>(dtype::to_float(x) - shift) * factor);
+FP8_HD inline float logit_gradient_value(float x, float shift, float factor) {
+  return exp_for<T>(x - shift) * factor;
 }
 
-/// Gradient with respect to the logit of the target; `difference` = x - shift, `inverse` = 1 / (sum of exp(x - shift)).
+/// Gradient with respect to the logit of the target, before it is rounded to T; `difference` = x - shift, `inverse` = 1
+/// / (sum of exp(x - shift)).
+template <class T>
+FP8_HD inline float target_gradient_value(float difference, float inverse, float gradient_scale) {
+  return (exp_for<T>(difference) * inverse - 1.0f) * gradient_scale;
+}
+
+/// Gradient with respect to a logit that is not the target.
+template <class T>
+FP8_HD inline T logit_gradient(T x, float shift, float factor) {
+  return dtype::from_float<T>(logit_gradient_value<T>(dtype::to_float(x), shift, factor));
+}
+
+/// Gradient with respect to the logit of the target.
 template <class T>
 FP8_HD inline T target_gradient(float difference, float inverse, float gradient_scale) {
-  return dtype::from_float<T>((exp_for<T>(difference) * inverse - 1.0f) * gradient_scale);
+  return dtype::from_float<T>(target_gradient_value<T>(difference, inverse, gradient_scale));
 }
 
 /// The loss of a row of logits of which ranks have parts, from what they have reduced.

@@ -2,10 +2,12 @@
 // counts have the bits of the operation followed by the cast of its result.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "cuda.h"
 #include "device_cases.h"
+#include "elements.h"
 
 namespace fp8::ops {
 namespace {
@@ -211,6 +213,89 @@ TEST(CodesCuda, ANormWithoutValuesRecordsTheirAmax) {
     rmsnorm_codes(device.context, on_gpu(x.view), on_gpu(w.view()), on_gpu(rstd.view()), to);
     expect_same(to.codes.last, want.last, "rows");
     if (casts.first.fp8()) expect_same(to.codes.first, want.first, "columns");
+  }
+}
+
+// Logits with targets, of which the last of several rows is ignored, and memory for what a loss finds.
+struct Loss {
+  static constexpr float kScale = 0.5f;
+  Loss(Size s, Layout layout)
+      : logits(DType::bf16, s.rows, s.columns, layout, 1, 8),
+        targets(DType::i32, {s.rows}),
+        losses(DType::f32, {s.rows}),
+        largest(DType::f32, {s.rows}),
+        inverse(DType::f32, {s.rows}) {
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      targets.as<std::int32_t>()[i] =
+          i > 0 && i + 1 == s.rows ? kIgnoredTarget : static_cast<std::int32_t>(s.columns - 1 - i * 7 % s.columns);
+  }
+  void find(const Amax& amax = {}) const {
+    cross_entropy_rows(device.context, on_gpu(logits.view), on_gpu(targets.view()), on_gpu(losses.view()), kScale,
+                       {on_gpu(largest.view()), on_gpu(inverse.view()), amax});
+  }
+  void write(const Context& ctx, const quant::ProducedCodes& to) const {
+    cross_entropy_codes(ctx, on_gpu(logits.view), on_gpu(targets.view()), kScale,
+                        {on_gpu(largest.view()), on_gpu(inverse.view())}, to);
+  }
+  Device device;
+  Matrix logits;
+  Tensor targets, losses, largest, inverse;
+};
+
+// The kernel that stores the gradient has the same functions of an element, and takes long on the host.
+TEST(CodesCuda, GradientsOfLogitsEqualTheirCasts) {
+  for_each_case([](Size s, const CastPair& casts, Layout layout, bool flag, const std::string& what) {
+    const Loss loss(s, layout);
+    const Tensor gradient(DType::bf16, {s.rows, s.columns});
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      const std::int64_t target = loss.targets.as<std::int32_t>()[i];
+      // In every second row what is past the end would underflow, and be counted.
+      const float shift = loss.largest.as<float>()[i] = i % 2 == 0 ? 30.0f : 9.0f - static_cast<float>(i % 5),
+                  inverse = loss.inverse.as<float>()[i] = 1.0f / static_cast<float>(i % 7 + 3);
+      for (std::int64_t c = 0; c < s.columns; ++c) {
+        const Bf16 x = loss.logits.view.as<Bf16>()[i * loss.logits.view.stride[0] + c];
+        gradient.as<Bf16>()[i * s.columns + c] =
+            target == kIgnoredTarget ? Bf16{}
+            : c == target            ? target_gradient<Bf16>(dtype::to_float(x) - shift, inverse, Loss::kScale)
+                                     : logit_gradient(x, shift, inverse * Loss::kScale);
+      }
+    }
+    expect_cast(gradient.view(), casts, flag, !flag, what,
+                [&](const Context& ctx, const quant::ProducedCodes& to) { loss.write(ctx, to); });
+  });
+}
+
+// Losses are those of the kernel that stores the gradient, and the scale follows from the amax that is recorded.
+TEST(CodesCuda, ALossFindsWhatItsGradientNeeds) {
+  const CastPair casts{kE5m2, kE5m2};
+  for (const Size s : {Size{12, 264}, Size{9, 75}, Size{1, 16}}) {
+    const Loss loss(s, Layout::contiguous), stored(s, Layout::contiguous);
+    const Context& ctx = loss.device.context;
+    const Tensor amax = make(DType::f32, {1}, {0});
+    loss.find({on_gpu(amax.view()), false});
+    cuda::cross_entropy(ctx, stored.logits.view, stored.targets.view(), stored.losses.view(), Loss::kScale, true);
+    expect_same_bytes(loss.losses.view(), stored.losses.view(), "losses");
+    const quant::QuantizedPair want = quant::quantize_both(ctx, on_gpu(stored.logits.view), casts, {});
+    const quant::ProducedCodes to = quant::begin_produced(ctx, s.rows, s.columns, casts, {.amax = on_gpu(amax.view())});
+    loss.write(ctx, to);
+    expect_same(to.codes.last, want.last, "rows");
+    expect_same(to.codes.first, want.first, "columns");
+  }
+}
+
+// As in a stored gradient, so that the step is detected as non-finite.
+TEST(CodesCuda, ATargetOutsideOfTheVocabularyGivesNanInItsRow) {
+  const Loss loss({3, 16}, Layout::contiguous);
+  loss.targets.as<std::int32_t>()[1] = 16;
+  Known known(1.0f);
+  const quant::ProducedCodes to =
+      quant::begin_produced(loss.device.context, 3, 16, {kE4m3, {}}, known.options({kE4m3, {}}, false, false));
+  loss.find();
+  loss.write(loss.device.context, to);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::isnan(loss.losses.as<float>()[i]), i == 1);
+    for (std::int64_t c = 0; c < 16; ++c)
+      EXPECT_EQ((to.codes.last.codes.as<std::uint8_t>()[i * to.codes.last.codes.stride[0] + c] & 0x7F) == 0x7F, i == 1);
   }
 }
 

@@ -25,12 +25,14 @@ bool can_write_input(const Context& ctx, const Weight& weight, const View& x, co
 ProducedInput begin_input(const Context& ctx, const Weight& weight, std::int64_t rows, std::int64_t columns,
                           const View& amax, device::PooledMemory* kept);
 
-/// Whether an operation can write all that backward() reads of dy.
-bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted);
+/// Whether an operation can write all that backward() reads of dy. `amaxes` is f32 [number of parts] if amaxes of each
+/// part's columns of dy are recorded before, else empty.
+bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted, const View& amaxes = {});
 
-/// Allocates codes of dy [rows, N], which can_write_gradient() allows, for each part; memory from the arena.
+/// Allocates codes of dy [rows, N], which can_write_gradient() allows, for each part, and computes their scales if
+/// these follow from `amaxes`; memory from the arena.
 std::vector<quant::ProducedCodes> begin_gradient(const Context& ctx, const Weight& weight, std::int64_t rows,
-                                                 const Gradients& wanted);
+                                                 const Gradients& wanted, const View& amaxes = {});
 
 /// backward() with the codes of dy, bf16, of begin_gradient().
 void backward(const Context& ctx, gemm::Engine& engine, const Weight& weight, const Input& x,

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "fp8/ops/amax.h"
 #include "fp8/quant/producer.h"
 
 namespace fp8::ops {
@@ -24,5 +25,21 @@ void swiglu_codes(const Context& ctx, const View& gate_up, const quant::Produced
 /// the same casts.
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to);
+
+/// What the gradient of a block of logits [M, V] needs of its rows. Values of ignored rows are undefined.
+struct LossRows {
+  View largest;  ///< result f32 [M]: the largest logit
+  View inverse;  ///< result f32 [M]: 1 / (sum of exp(logit - largest)); NaN if the target is no token
+  Amax amax{};   ///< result f32 [1]: amax of the gradient
+};
+
+/// The losses of cross_entropy() (elementwise.h), and `rows` for cross_entropy_codes(). Reads the logits a second time
+/// if the amax is wanted, and leaves them as they are.
+void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,
+                        float gradient_scale, const LossRows& rows);
+
+/// Codes of the gradient that cross_entropy() would write in place of the logits [M, V], 0 in ignored rows.
+void cross_entropy_codes(const Context& ctx, const View& logits, const View& targets, float gradient_scale,
+                         const LossRows& rows, const quant::ProducedCodes& to);
 
 }  // namespace fp8::ops
