@@ -72,6 +72,7 @@ says "with what would help" '^  --recompute full saves [0-9.]+ GiB' plan llama3-
 says "a run that fits says that --zero 1 keeps whole gradients" \
   '^tensorwise: --zero 1 keeps whole gradients in f32, 29.9 GiB on each rank; --zero 2 saves 2[0-9.]+ GiB$' \
   plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero 1
+# shellcheck disable=SC2086 # a list of words
 is "not with one rank for a copy, or other stages" "$(for zero in "1 --dp-replicate 8" 2; do
   plan llama3-8b --machine h200 --ranks 8 --batch-size 1 --seq-length 1024 --zero $zero
 done | grep -c 'whole gradients')" 0
