@@ -32,6 +32,34 @@ void check_rows(const Context& ctx, const char* op, const View& logits, const Vi
        "expected one result for each row");
 }
 
+void check_codes(const char* op, const quant::ProducedGroups& to, std::int64_t rows, std::int64_t columns) {
+  need(to.cast.x.shape[0] == rows && to.cast.x.shape[1] == columns, op, "codes of groups have another shape");
+}
+
+template <class Produced>
+void write_swiglu(const Context& ctx, const View& gate_up, const Produced& to) {
+  constexpr const char* kOp = "swiglu codes";
+  check(ctx, kOp, {&gate_up});
+  check_codes(kOp, to, gate_up.shape[0], gate_up.shape[1] / 2);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up) + quant::bytes_of_produced(to),
+                            flops_of(gate_up, 3));
+  if (!ctx.dry && gate_up.size() > 0) cuda::swiglu_codes(ctx, gate_up, to);
+}
+
+template <class Produced>
+void write_swiglu_gradients(const Context& ctx, const View& dh, const View& gate_up,
+                            const std::array<Produced, 2>& to) {
+  constexpr const char* kOp = "swiglu backward codes";
+  check(ctx, kOp, {&dh, &gate_up});
+  need(gate_up.shape[0] == dh.shape[0] && gate_up.shape[1] == 2 * dh.shape[1], kOp,
+       "gate_up must be twice as wide as the gradient");
+  for (const Produced& half : to) check_codes(kOp, half, dh.shape[0], dh.shape[1]);
+  const device::Timer timer(ctx, device::Work::elementwise, kOp,
+                            bytes_of(dh, gate_up) + quant::bytes_of_produced(to[0]) + quant::bytes_of_produced(to[1]),
+                            flops_of(dh, 16));
+  if (!ctx.dry && dh.size() > 0) cuda::swiglu_backward_codes(ctx, dh, gate_up, to);
+}
+
 }  // namespace
 
 void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
@@ -48,25 +76,21 @@ void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const 
 }
 
 void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to) {
-  constexpr const char* kOp = "swiglu codes";
-  check(ctx, kOp, {&gate_up});
-  check_codes(kOp, to, gate_up.shape[0], gate_up.shape[1] / 2);
-  const device::Timer timer(ctx, device::Work::elementwise, kOp, bytes_of(gate_up) + quant::bytes_of_produced(to),
-                            flops_of(gate_up, 3));
-  if (!ctx.dry) cuda::swiglu_codes(ctx, gate_up, to);
+  write_swiglu(ctx, gate_up, to);
+}
+
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedGroups& to) {
+  write_swiglu(ctx, gate_up, to);
 }
 
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to) {
-  constexpr const char* kOp = "swiglu backward codes";
-  check(ctx, kOp, {&dh, &gate_up});
-  need(gate_up.shape[0] == dh.shape[0] && gate_up.shape[1] == 2 * dh.shape[1], kOp,
-       "gate_up must be twice as wide as the gradient");
-  for (const quant::ProducedCodes& half : to) check_codes(kOp, half, dh.shape[0], dh.shape[1]);
-  const device::Timer timer(ctx, device::Work::elementwise, kOp,
-                            bytes_of(dh, gate_up) + quant::bytes_of_produced(to[0]) + quant::bytes_of_produced(to[1]),
-                            flops_of(dh, 16));
-  if (!ctx.dry) cuda::swiglu_backward_codes(ctx, dh, gate_up, to);
+  write_swiglu_gradients(ctx, dh, gate_up, to);
+}
+
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedGroups, 2>& to) {
+  write_swiglu_gradients(ctx, dh, gate_up, to);
 }
 
 void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,

@@ -5,7 +5,7 @@
 #include "elements.h"
 #include "fp8/base/target.h"
 #include "fp8/ops/codes.h"
-#include "fp8/quant/block_scale.cuh"
+#include "fp8/quant/group_tile.cuh"
 #include "norm.cuh"
 #include "rows.cuh"
 
@@ -70,6 +70,9 @@ struct SwigluSource {
   Matrix gate, up;
   std::int64_t rows, cols;
 
+  __device__ SwigluSource part(std::int64_t first, std::int64_t count) const {
+    return {gate.part(first, count), up.part(first, count), count, cols};
+  }
   __device__ bool aligned() const { return gate.aligned() && up.aligned(); }
   __device__ static Piece value(const Piece& gate, const Piece& up) {
     const Group<float, kPiece> g = floats_of(gate), u = floats_of(up);
@@ -103,6 +106,9 @@ struct SwigluGradientSource {
   std::int64_t rows, cols;
   bool of_up;
 
+  __device__ SwigluGradientSource part(std::int64_t first, std::int64_t count) const {
+    return {dh.part(first, count), gate.part(first, count), up.part(first, count), count, cols, of_up};
+  }
   __device__ bool aligned() const { return dh.aligned() && gate.aligned() && up.aligned(); }
   __device__ Piece value(const Piece& dh_piece, const Piece& gate_piece, const Piece& up_piece) const {
     const Group<float, kPiece> d = floats_of(dh_piece), g = floats_of(gate_piece), u = floats_of(up_piece);
@@ -179,11 +185,10 @@ struct GradientCodes {
 
 // Adjacent blocks have the tile of both gradients, so that the second finds the operands in the L2 cache.
 template <class Grid, bool kCounted, class Scales>
-__global__ void __launch_bounds__(quant::kCastThreads, 2)
-    swiglu_gradients_kernel(SwigluGradientSource x, GradientCodes<Scales> of_gate, GradientCodes<Scales> of_up,
-                            bool shared, unsigned long long* counts) {
-  const quant::PatchPlace place(static_cast<std::int64_t>(blockIdx.y) * quant::kTile,
-                                static_cast<std::int64_t>(blockIdx.x / 2) * quant::kTile);
+__device__ inline void cast_gradient(SwigluGradientSource x, std::int64_t first_row,
+                                     const GradientCodes<Scales>& of_gate, const GradientCodes<Scales>& of_up,
+                                     bool shared, unsigned long long* counts) {
+  const quant::PatchPlace place(first_row, static_cast<std::int64_t>(blockIdx.x / 2) * quant::kTile);
   const auto cast = [&](const GradientCodes<Scales>& to) {
     quant::cast_tile<Grid, kCounted>(x, place, to.row, to.column, to.scales, shared, to.amax, counts);
   };
@@ -192,6 +197,27 @@ __global__ void __launch_bounds__(quant::kCastThreads, 2)
     cast(of_up);
   else
     cast(of_gate);
+}
+
+template <class Grid, bool kCounted, class Scales>
+__global__ void __launch_bounds__(quant::kCastThreads, 2)
+    swiglu_gradients_kernel(SwigluGradientSource x, GradientCodes<Scales> of_gate, GradientCodes<Scales> of_up,
+                            bool shared, unsigned long long* counts) {
+  cast_gradient<Grid, kCounted>(x, static_cast<std::int64_t>(blockIdx.y) * quant::kTile, of_gate, of_up, shared,
+                                counts);
+}
+
+// Of groups of rows.
+template <class Grid, bool kCounted, class Scales>
+__global__ void __launch_bounds__(quant::kCastThreads, 2)
+    swiglu_gradients_groups_kernel(quant::RowGroups groups, SwigluGradientSource x, quant::GroupTargets<Scales> of_gate,
+                                   quant::GroupTargets<Scales> of_up, bool shared, unsigned long long* counts) {
+  const quant::OwnGroup own(groups);
+  if (!own.any()) return;
+  const auto codes_of = [&](const quant::GroupTargets<Scales>& to) {
+    return GradientCodes<Scales>{to.row.of(own), to.column.of(own), to.scales_of(own), to.amax_of(own)};
+  };
+  cast_gradient<Grid, kCounted>(own.of(x), own.first_row, codes_of(of_gate), codes_of(of_up), shared, counts);
 }
 
 // --- launches ---
@@ -220,13 +246,26 @@ void rmsnorm_codes_cuda(const Launcher& launch, const View& x, const View& weigh
                   to);
 }
 
+inline SwigluSource swiglu_source(const View& gate_up) {
+  const std::int64_t f = gate_up.shape[1] / 2;
+  return {matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), gate_up.shape[0], f};
+}
+
+inline SwigluGradientSource gradient_source(const View& dh, const View& gate_up) {
+  const SwigluSource x = swiglu_source(gate_up);
+  return {matrix_of(dh), x.gate, x.up, x.rows, x.cols, false};
+}
+
 // Views checked by swiglu_codes.
 template <class Launcher>
 void swiglu_codes_cuda(const Launcher& launch, const View& gate_up, const quant::ProducedCodes& to) {
-  const std::int64_t f = gate_up.shape[1] / 2;
-  launch_produced(
-      launch, "swiglu codes",
-      SwigluSource{matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), gate_up.shape[0], f}, to);
+  launch_produced(launch, "swiglu codes", swiglu_source(gate_up), to);
+}
+
+template <class Launcher>
+void swiglu_codes_cuda(const Launcher& launch, const View& gate_up, const quant::ProducedGroups& to) {
+  quant::launch_group_cast(launch, "swiglu codes", swiglu_source(gate_up), to.cast, to.cast.last, to.cast.of_first,
+                           to.options);
 }
 
 // Views checked by cross_entropy_codes.
@@ -243,12 +282,10 @@ void cross_entropy_codes_cuda(const Launcher& launch, const View& logits, const 
 template <class Launcher>
 void swiglu_backward_codes_cuda(const Launcher& launch, const View& dh, const View& gate_up,
                                 const std::array<quant::ProducedCodes, 2>& to) {
-  const std::int64_t m = dh.shape[0], f = dh.shape[1];
-  if (m == 0 || f == 0) return;
-  const SwigluGradientSource x{
-      matrix_of(dh), matrix_of(gate_up.columns(0, f)), matrix_of(gate_up.columns(f, 2 * f)), m, f, false};
+  const SwigluGradientSource x = gradient_source(dh, gate_up);
+  if (x.rows == 0 || x.cols == 0) return;
   const ResultLayouts of_gate(to[0]), of_up(to[1]);
-  dim3 grid = quant::cast_grid(m, f, of_gate.row, of_gate.column);
+  dim3 grid = quant::cast_grid(x.rows, x.cols, of_gate.row, of_gate.column);
   grid.x *= 2;
   auto* const counts = reinterpret_cast<unsigned long long*>(to[0].counts);
   const auto go = [&]<class Scales>(auto scales_of) {
@@ -269,6 +306,31 @@ void swiglu_backward_codes_cuda(const Launcher& launch, const View& dh, const Vi
     go.template operator()<quant::TileScales>([](const ResultLayouts& l) {
       return quant::TileScales{quant::block_scales<dtype::Bf16>(l.row), quant::block_scales<dtype::Bf16>(l.column)};
     });
+}
+
+template <class Launcher>
+void swiglu_backward_codes_cuda(const Launcher& launch, const View& dh, const View& gate_up,
+                                const std::array<quant::ProducedGroups, 2>& to) {
+  const quant::GroupCast& one = to[0].cast;
+  const quant::CastOptions& options = to[0].options;
+  dim3 grid = quant::group_grid(dh.shape[1], one.first, quant::kTile);
+  grid.x *= 2;
+  const auto go = [&]<class Scales>() {
+    const auto targets = [&](const quant::GroupCast& c) {
+      return quant::group_targets<Scales>(c, c.last, c.of_first, options.power_of_2);
+    };
+    dtype::with_fp8_grid(one.last.cast.fp8() ? one.last.cast.format : one.of_first.cast.format, [&]<class Grid>() {
+      launch("swiglu backward codes", grid, dim3(quant::kCastThreads),
+             options.counts != nullptr ? swiglu_gradients_groups_kernel<Grid, true, Scales>
+                                       : swiglu_gradients_groups_kernel<Grid, false, Scales>,
+             quant::row_groups(one.first), gradient_source(dh, gate_up), targets(one), targets(to[1].cast), one.shared,
+             reinterpret_cast<unsigned long long*>(options.counts));
+    });
+  };
+  if (quant::computes_blocks(one.last) || quant::computes_blocks(one.of_first))
+    go.template operator()<quant::TileScales>();
+  else
+    go.template operator()<quant::GivenScales>();
 }
 
 }  // namespace fp8::ops

@@ -52,8 +52,17 @@ void swiglu_codes(const Context& ctx, const View& gate_up, const quant::Produced
   swiglu_codes_cuda(CudaLauncher(ctx), gate_up, to);
 }
 
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedGroups& to) {
+  swiglu_codes_cuda(CudaLauncher(ctx), gate_up, to);
+}
+
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to) {
+  swiglu_backward_codes_cuda(CudaLauncher(ctx), dh, gate_up, to);
+}
+
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedGroups, 2>& to) {
   swiglu_backward_codes_cuda(CudaLauncher(ctx), dh, gate_up, to);
 }
 

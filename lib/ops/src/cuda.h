@@ -60,8 +60,11 @@ void swiglu_backward(const Context& ctx, const View& dh, const View& gate_up, co
 void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
                    const quant::ProducedCodes& to);
 void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to);
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedGroups& to);
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to);
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedGroups, 2>& to);
 void cross_entropy_rows(const Context& ctx, const View& logits, const View& targets, const View& losses,
                         float gradient_scale, const LossRows& rows);
 void cross_entropy_codes(const Context& ctx, const View& logits, const View& targets, float gradient_scale,

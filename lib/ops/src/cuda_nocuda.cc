@@ -16,7 +16,11 @@ void swiglu_forward(const Context&, const View&, const View&, const Amax&) { no_
 void swiglu_backward(const Context&, const View&, const View&, const View&, const Amax&) { no_cuda(); }
 void rmsnorm_codes(const Context&, const View&, const View&, const View&, const quant::ProducedCodes&) { no_cuda(); }
 void swiglu_codes(const Context&, const View&, const quant::ProducedCodes&) { no_cuda(); }
+void swiglu_codes(const Context&, const View&, const quant::ProducedGroups&) { no_cuda(); }
 void swiglu_backward_codes(const Context&, const View&, const View&, const std::array<quant::ProducedCodes, 2>&) {
+  no_cuda();
+}
+void swiglu_backward_codes(const Context&, const View&, const View&, const std::array<quant::ProducedGroups, 2>&) {
   no_cuda();
 }
 void cross_entropy_rows(const Context&, const View&, const View&, const View&, float, const LossRows&) { no_cuda(); }

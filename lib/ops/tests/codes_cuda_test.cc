@@ -8,6 +8,7 @@
 #include "cuda.h"
 #include "device_cases.h"
 #include "elements.h"
+#include "shim_launches.h"
 
 namespace fp8::ops {
 namespace {
@@ -299,6 +300,101 @@ TEST(CodesCuda, ATargetOutsideOfTheVocabularyGivesNanInItsRow) {
   }
 }
 
+// No row; one; parts of tiles; a whole tile; a group behind the end.
+const std::vector<std::int64_t> kFirst{0, 0, 1, 34, 162, 300, 300};
+constexpr std::int64_t kGroupColumns = 144;
+
+// Scales of groups, two floats apart, each with an amax, and counts of all.
+struct KnownGroups {
+  explicit KnownGroups(float largest) : scale(DType::f32, {12}), inverse(DType::f32, {12}), amax(DType::f32, {12}) {
+    for (std::int64_t g = 0; g < 6; ++g) {
+      scale.as<float>()[2 * g] = largest / static_cast<float>(g + 1);
+      inverse.as<float>()[2 * g] = static_cast<float>(g + 1) / largest;
+    }
+    std::fill_n(amax.as<float>(), 12, 0.0f);
+  }
+  std::vector<quant::KnownScale> of(const CastPair& casts) const {
+    std::vector<quant::KnownScale> all;
+    const bool whole = casts.last.granularity == Granularity::tensor || casts.first.granularity == Granularity::tensor;
+    const auto slot = [](const Tensor& t, std::int64_t g) { return on_gpu(t.view().rows(2 * g, 2 * g + 1)); };
+    for (std::int64_t g = 0; g < 6 && whole; ++g) all.push_back({slot(scale, g), slot(inverse, g), slot(amax, g)});
+    return all;
+  }
+  Tensor scale, inverse, amax;
+  quant::CastCounts counts;
+};
+
+// The casts of stored matrices of groups, and codes that `write(context, what it writes to)` writes in place of them,
+// of one matrix or of two.
+template <class Write>
+void expect_groups(std::span<const View> values, const CastPair& casts, bool keeps, Write write) {
+  Device one, other;
+  device::PooledMemory of_one(one.arena), of_other(other.arena);
+  KnownGroups wanted[] = {KnownGroups(300), KnownGroups(900)}, found[] = {KnownGroups(300), KnownGroups(900)};
+  const std::int64_t rows = kFirst.back() + 40;
+  std::vector<std::vector<quant::QuantizedPair>> want;
+  std::vector<quant::ProducedGroups> to;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto cast = [&](KnownGroups& k, KnownGroups& counted) {
+      return std::pair{quant::CastOptions{.power_of_2 = keeps, .counts = &counted.counts}, k.of(casts)};
+    };
+    const auto [options, known] = cast(wanted[i], wanted[0]);
+    want.push_back(quant::quantize_groups(one.context, on_gpu(values[i]), kFirst, casts, options, known,
+                                          {keeps ? &of_one : nullptr, rows}));
+    const auto [own_options, own_known] = cast(found[i], found[0]);
+    ASSERT_TRUE(quant::can_produce_groups(other.context, kGroupColumns, 6, casts, own_options, own_known));
+    const View shape =
+        tensor::make_view(nullptr, DType::bf16, device::DeviceType::cuda, {values[i].shape[0], values[i].shape[1]});
+    to.push_back(quant::begin_produced_groups(other.context, shape, kFirst, casts, own_options, own_known,
+                                              {keeps ? &of_other : nullptr, rows}));
+  }
+  EXPECT_EQ(other.arena.peak(), one.arena.peak());
+  const shim::Launches launches;
+  write(other.context, to);
+  EXPECT_EQ(launches.grids().size(), 1U);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t g = 0; g < want[i].size(); ++g) {
+      const std::string what = "matrix " + std::to_string(i) + ", group " + std::to_string(g);
+      if (casts.last.fp8()) expect_same(to[i].codes[g].last, want[i][g].last, what + ", rows");
+      if (casts.first.fp8()) expect_same(to[i].codes[g].first, want[i][g].first, what + ", columns");
+    }
+    EXPECT_EQ(std::memcmp(found[i].amax.as<float>(), wanted[i].amax.as<float>(), 12 * sizeof(float)), 0);
+  }
+  EXPECT_GT(found[0].counts.elements, 0);
+  EXPECT_EQ(found[0].counts.elements, wanted[0].counts.elements);
+  EXPECT_EQ(found[0].counts.saturated, wanted[0].counts.saturated);
+  EXPECT_EQ(found[0].counts.underflowed, wanted[0].counts.underflowed);
+}
+
+TEST(CodesCuda, SwigluOfGroupsEqualsItsCasts) {
+  const std::int64_t m = kFirst.back();
+  const Matrix joint(DType::bf16, m, 2 * kGroupColumns, Layout::wide, 1, 10);
+  const Tensor h(DType::bf16, {m, kGroupColumns});
+  Device device;
+  cuda::swiglu_forward(device.context, joint.view, h.view(), {});
+  const View values = h.view();
+  for (const CastPair& casts : kPairs)
+    for (const bool keeps : {false, true}) {
+      if (keeps && (!casts.last.fp8() || !casts.first.fp8())) continue;
+      expect_groups({&values, 1}, casts, keeps, [&](const Context& ctx, std::span<const quant::ProducedGroups> to) {
+        swiglu_codes(ctx, on_gpu(joint.view), to[0]);
+      });
+    }
+}
+
+TEST(CodesCuda, GradientsOfSwigluOfGroupsEqualTheirCasts) {
+  const std::int64_t m = kFirst.back(), f = kGroupColumns;
+  const Matrix joint(DType::bf16, m, 2 * f, Layout::wide, 1, 4), dh(DType::bf16, m, f, Layout::contiguous, 2);
+  const Tensor both(DType::bf16, {m, 2 * f});
+  Device device;
+  cuda::swiglu_backward(device.context, dh.view, joint.view, both.view(), {});
+  const std::array<View, 2> values{both.view().columns(0, f), both.view().columns(f, 2 * f)};
+  for (const CastPair& casts : kPairs)
+    expect_groups(values, casts, false, [&](const Context& ctx, std::span<const quant::ProducedGroups> to) {
+      swiglu_backward_codes(ctx, on_gpu(dh.view), on_gpu(joint.view), {to[0], to[1]});
+    });
+}
+
 TEST(CodesCuda, WhatAnOperationCanWrite) {
   Device device;
   Known known(1.0f);
@@ -318,6 +414,27 @@ TEST(CodesCuda, WhatAnOperationCanWrite) {
   EXPECT_TRUE(can({kRow128, {}}, {}));
   EXPECT_FALSE(can({{DType::e4m3, Granularity::row}, {}}, scale));
   EXPECT_FALSE(quant::can_produce(Host(), {kE4m3, kE4m3}, scale));
+}
+
+TEST(CodesCuda, WhatAnOperationCanWriteOfGroups) {
+  Device device;
+  const CastPair tensor{kE4m3, kE4m3};
+  const KnownGroups groups(1);
+  const auto can = [&](const CastPair& casts, const std::vector<quant::KnownScale>& known, std::int64_t count = 6,
+                       bool emulate = false) {
+    return quant::can_produce_groups(device.context, kGroupColumns, count, casts, {.emulate = emulate}, known);
+  };
+  std::vector<quant::KnownScale> one_unknown = groups.of(tensor);
+  one_unknown[4].own_amax = true;
+  EXPECT_TRUE(can(tensor, groups.of(tensor)));
+  EXPECT_FALSE(can(tensor, {}));
+  EXPECT_FALSE(can(tensor, one_unknown));
+  EXPECT_FALSE(can({kE4m3, kE5m2}, groups.of(tensor)));
+  EXPECT_FALSE(can(tensor, groups.of(tensor), 6, true));
+  EXPECT_TRUE(can({kRow128, {}}, {}, 512));
+  EXPECT_FALSE(can({kRow128, {}}, {}, 513)) << "two launches";
+  EXPECT_FALSE(can({{DType::e4m3, Granularity::row}, {}}, {}));
+  EXPECT_FALSE(can({{}, {}}, {}));
 }
 
 }  // namespace

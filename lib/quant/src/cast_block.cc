@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8/dtype/dispatch.h"
+#include "fp8/quant/row_groups.h"
 #include "fp8/quant/scale.h"
 #include "matrix.h"
 

@@ -5,9 +5,6 @@
 
 namespace fp8::quant {
 
-/// On a device, GEMMs with scales for blocks of 128 read rows of codes, and scales of rows, up to a multiple of this.
-inline constexpr std::int64_t kDeviceRows = 8;
-
 /// Memory for the scales of the blocks of a matrix [rows, cols] in the layout of Quantized::scale, f32, from `keep`, or
 /// if that is null, from the arena.
 View allocate_block_scales(const Context& ctx, std::int64_t rows, std::int64_t cols, Granularity granularity,

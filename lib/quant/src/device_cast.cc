@@ -4,6 +4,7 @@
 #include "cast_block.h"
 #include "cuda.h"
 #include "fp8/base/round.h"
+#include "fp8/quant/row_groups.h"
 #include "matrix.h"
 #include "own_amax.h"
 #include "split.h"

@@ -14,8 +14,8 @@
 #include "fp8/base/round.h"
 #include "fp8/device/profile.h"
 #include "fp8/quant/fold.h"
+#include "fp8/quant/producer.h"
 #include "fp8/quant/scale.h"
-#include "group_cast.h"
 #include "matrix.h"
 
 namespace fp8::quant {
@@ -154,7 +154,8 @@ GroupCast allocate(const Context& ctx, const View& x, std::span<const std::int64
                    std::span<const KnownScale> known, const KeptGroups& keep, bool counts_both) {
   const std::int64_t columns = x.shape[1];
   const GroupStart end{groups_of(first), first.back()};
-  GroupCast c{x, first, {casts.last, ContractionAxis::last}, {casts.first, ContractionAxis::first}};
+  GroupCast c{
+      x, {first.begin(), first.end()}, {casts.last, ContractionAxis::last}, {casts.first, ContractionAxis::first}};
   c.shared = casts.shared() && !counts_both;
   set_known(c, known);
   for (GroupCodes* q : {&c.last, &c.of_first}) {
@@ -222,6 +223,32 @@ View matrix_of(const View& all, std::int64_t g) {
   return part_of(all, g * all.stride[0], all.shape[1], all.shape[2], all.stride[1], all.stride[2]);
 }
 
+// The codes of each group; none of a cast that is not wanted.
+std::vector<QuantizedPair> codes_of_groups(const GroupCast& c) {
+  std::vector<QuantizedPair> all(c.first.size() - 1);
+  for (std::size_t g = 0; g < all.size(); ++g) {
+    const GroupStart start{static_cast<std::int64_t>(g), c.first[g]};
+    const std::int64_t rows = c.first[g + 1] - start.row;
+    if (c.last.cast.fp8()) all[g].last = group_of(c.last, start, rows, c.x.shape[1]);
+    if (c.of_first.cast.fp8()) all[g].first = group_of(c.of_first, start, rows, c.x.shape[1]);
+  }
+  return all;
+}
+
+// Throws Error unless the functions below have the cast, and can keep its codes if they should.
+void require_cast(const Context& ctx, const View& x, std::span<const std::int64_t> first, const CastPair& casts,
+                  const CastOptions& options, std::span<const KnownScale> known, const KeptGroups& keep) {
+  require_matrix(ctx, x, "quantize_groups");
+  require_groups(ctx, x, first, "quantize_groups");
+  if (!casts_groups(ctx, x.dtype, x.shape[1], casts, options, known) || x.stride[1] != 1)
+    throw Error("quantize_groups: these casts of groups are not supported");
+  View room = x;
+  room.shape[0] = keep.rows;
+  if (keep.memory != nullptr &&
+      (x.shape[0] > keep.rows || !keeps_groups(ctx, room, groups_of(first), casts, options, known)))
+    throw Error("quantize_groups: codes of these casts of groups cannot be kept");
+}
+
 // Calls `part(rows, first rows, first group)` for at most kMostGroups groups at a time.
 template <class Part>
 void for_parts(const View& x, std::span<const std::int64_t> first, Part part) {
@@ -269,18 +296,9 @@ bool moves_groups(const Context& ctx, std::int64_t columns) { return on_device(c
 std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
                                            const CastPair& casts, const CastOptions& options,
                                            std::span<const KnownScale> known, const KeptGroups& keep) {
-  require_matrix(ctx, x, "quantize_groups");
-  require_groups(ctx, x, first, "quantize_groups");
-  if (!casts_groups(ctx, x.dtype, x.shape[1], casts, options, known) || x.stride[1] != 1)
-    throw Error("quantize_groups: these casts of groups are not supported");
-  View room = x;
-  room.shape[0] = keep.rows;
-  if (keep.memory != nullptr &&
-      (x.shape[0] > keep.rows || !keeps_groups(ctx, room, groups_of(first), casts, options, known)))
-    throw Error("quantize_groups: codes of these casts of groups cannot be kept");
+  require_cast(ctx, x, first, casts, options, known, keep);
   std::vector<QuantizedPair> all;
   for_parts(x, first, [&](const View& rows, std::span<const std::int64_t> own, std::int64_t begin) {
-    const std::int64_t columns = x.shape[1];
     const auto of_part = known.empty() ? known : known.subspan(static_cast<std::size_t>(begin), own.size() - 1);
     GroupCast c = allocate(ctx, rows, own, casts, of_part, keep, keep.memory != nullptr && options.counts != nullptr);
     const bool fp8 = casts.last.fp8() || casts.first.fp8();
@@ -291,17 +309,42 @@ std::vector<QuantizedPair> quantize_groups(const Context& ctx, const View& x, st
         if (options.emulate && q->cast.fp8())
           q->codes = upcast(ctx, q->codes.reshaped({1, q->codes.size()}), q->cast.format);
     }
-    for (std::int64_t g = 0; g < groups_of(own); ++g) {
-      const GroupStart start{g, own[static_cast<std::size_t>(g)]};
-      const std::int64_t end = own[static_cast<std::size_t>(g) + 1], n = end - start.row;
-      const View matrix = rows.rows(start.row, end);
-      all.push_back(
-          {casts.last.fp8() ? group_of(c.last, start, n, columns) : high_precision(matrix, ContractionAxis::last),
-           casts.first.fp8() ? group_of(c.of_first, start, n, columns)
-                             : high_precision(matrix, ContractionAxis::first)});
+    std::vector<QuantizedPair> codes = codes_of_groups(c);
+    for (std::size_t g = 0; g < codes.size(); ++g) {
+      const View matrix = rows.rows(own[g], own[g + 1]);
+      if (!casts.last.fp8()) codes[g].last = high_precision(matrix, ContractionAxis::last);
+      if (!casts.first.fp8()) codes[g].first = high_precision(matrix, ContractionAxis::first);
+      all.push_back(codes[g]);
     }
   });
   return all;
+}
+
+bool can_produce_groups(const Context& ctx, std::int64_t columns, std::int64_t groups, const CastPair& casts,
+                        const CastOptions& options, std::span<const KnownScale> known) {
+  const bool both = casts.last.fp8() && casts.first.fp8();
+  return (casts.last.fp8() || casts.first.fp8()) && casts_groups(ctx, DType::bf16, columns, casts, options, known) &&
+         !options.emulate && groups <= kMostGroups && (!both || casts.last.format == casts.first.format) &&
+         !from_amaxes(casts.last, known) && !from_amaxes(casts.first, known);
+}
+
+ProducedGroups begin_produced_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
+                                     const CastPair& casts, const CastOptions& options,
+                                     std::span<const KnownScale> known, const KeptGroups& keep) {
+  require_cast(ctx, x, first, casts, options, known, keep);
+  if (!can_produce_groups(ctx, x.shape[1], groups_of(first), casts, options, known))
+    throw Error("begin_produced_groups: an operation cannot write the codes of these casts");
+  const bool counts_both = keep.memory != nullptr && options.counts != nullptr;
+  const GroupCast c = allocate(ctx, x, first, casts, known, keep, counts_both);
+  return {c, codes_of_groups(c), options};
+}
+
+double bytes_of_produced(const ProducedGroups& to) {
+  double bytes = 0;
+  for (const GroupCodes* q : {&to.cast.last, &to.cast.of_first})
+    if (q->cast.fp8())
+      bytes += static_cast<double>(to.cast.x.size()) + (has_blocks(q->cast) ? 2 * tensor::bytes_of(q->scale) : 0);
+  return bytes;
 }
 
 void amax_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first, Granularity granularity,

@@ -1,6 +1,7 @@
 /// Operations that cast their results as they compute them, on a device, bf16: codes and scales have the bits of the
 /// operation of norm.h or elementwise.h followed by a cast, and the bf16 result does not pass through memory.
-/// `to` is of quant::begin_produced() with the shape of the result.
+/// `to` is of quant::begin_produced() or begin_produced_groups() with the shape of the
+/// result.
 #pragma once
 
 #include <array>
@@ -18,13 +19,16 @@ using tensor::View;
 void rmsnorm_codes(const Context& ctx, const View& x, const View& weight, const View& rstd,
                    const quant::ProducedCodes& to);
 
-/// Codes of swiglu_forward(): gate_up [M, 2F] to codes [M, F].
+/// Codes of swiglu_forward(): gate_up [M, 2F] to codes [M, F], of one matrix or of groups of rows.
 void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedCodes& to);
+void swiglu_codes(const Context& ctx, const View& gate_up, const quant::ProducedGroups& to);
 
 /// Codes of the gradients of gate and of up, [M, F] each, of swiglu_backward(): dh [M, F], gate_up [M, 2F]. Both have
-/// the same casts.
+/// the same casts, and the same groups.
 void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
                            const std::array<quant::ProducedCodes, 2>& to);
+void swiglu_backward_codes(const Context& ctx, const View& dh, const View& gate_up,
+                           const std::array<quant::ProducedGroups, 2>& to);
 
 /// What the gradient of a block of logits [M, V] needs of its rows. Values of ignored rows are undefined.
 struct LossRows {

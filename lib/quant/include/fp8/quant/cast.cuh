@@ -86,6 +86,10 @@ struct Source {
   const T* data;
   std::int64_t rows, cols, stride;
 
+  /// Rows of the matrix, from `first` on.
+  __device__ Source part(std::int64_t first, std::int64_t count) const {
+    return {data + first * stride, count, cols, stride};
+  }
   /// Whether all rows begin at multiples of 16 bytes.
   __device__ bool aligned() const { return device::packs(data, stride); }
   /// Loads a patch that is inside, with aligned rows.

@@ -3,6 +3,7 @@
 /// of the stored matrix.
 #pragma once
 
+#include "fp8/quant/group_cast.h"
 #include "fp8/quant/keep.h"
 
 namespace fp8::quant {
@@ -29,5 +30,27 @@ ProducedCodes begin_produced(const Context& ctx, std::int64_t rows, std::int64_t
 
 /// Bytes that a kernel writes for the results, scales of blocks included.
 double bytes_of_produced(const ProducedCodes& to);
+
+/// The same for groups of rows, as quantize_groups() casts them.
+struct ProducedGroups {
+  GroupCast cast;                    ///< memory of all groups
+  std::vector<QuantizedPair> codes;  ///< those of each group in it; a matrix without codes is not wanted
+  CastOptions options;               ///< CastOptions::power_of_2 and CastOptions::counts count
+};
+
+/// Whether an operation can write the codes of `groups` groups of the rows of a bf16 matrix with so many columns:
+/// casts_groups() has the casts, without emulation, all scales are known or of blocks of 128, all codes have one
+/// format, and one launch has all groups.
+bool can_produce_groups(const Context& ctx, std::int64_t columns, std::int64_t groups, const CastPair& casts,
+                        const CastOptions& options, std::span<const KnownScale> known);
+
+/// Allocates the results of quantize_groups() of x, of which shape and type are read, in the same memory. Throws Error
+/// unless can_produce_groups() and, with `keep`, keeps_groups().
+ProducedGroups begin_produced_groups(const Context& ctx, const View& x, std::span<const std::int64_t> first,
+                                     const CastPair& casts, const CastOptions& options,
+                                     std::span<const KnownScale> known, const KeptGroups& keep = {});
+
+/// Bytes that a kernel writes for the results, scales of blocks included.
+double bytes_of_produced(const ProducedGroups& to);
 
 }  // namespace fp8::quant

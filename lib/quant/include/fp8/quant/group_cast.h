@@ -1,10 +1,11 @@
-/// Casts of groups of rows on a device as data: memory and the places of groups in it. Private to this crate.
+/// Casts of groups of rows on a device as data: memory and the places of groups in it.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "fp8/quant/groups.h"
-#include "row_groups.h"
+#include "fp8/quant/row_groups.h"
 
 namespace fp8::quant {
 
@@ -19,8 +20,8 @@ struct GroupCodes {
 
 /// One call of quantize_groups().
 struct GroupCast {
-  View x;                               ///< [M, K]
-  std::span<const std::int64_t> first;  ///< first rows, and M
+  View x;                               ///< [M, K]; of codes that an operation writes only shape and type
+  std::vector<std::int64_t> first;      ///< first rows, and M
   GroupCodes last, of_first;            ///< results for both contractions
   View scales{}, inverse_scales{};      ///< f32, flat: all scales that are computed from amaxes; empty: none are
   bool shared = false;                  ///< CastPair::shared(), and elements are counted once

@@ -1,6 +1,6 @@
 /// Where the codes and scales of groups of rows lie in memory that all groups share. Each group has room for its
 /// padding, and its place follows from its number and its first row alone, so that the memory of all groups depends on
-/// the numbers of rows and groups only, and kernels need no other table than the first rows. Private to this crate.
+/// the numbers of rows and groups only, and kernels need no other table than the first rows.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@ namespace fp8::quant {
 
 /// Groups of one launch. Their first rows are arguments of kernels, 2116 of the 4096 bytes that every chip has.
 inline constexpr int kMostGroups = 512;
+/// On a device, GEMMs with scales for blocks of 128 read rows of codes, and scales of rows, up to a multiple of this.
+inline constexpr std::int64_t kDeviceRows = 8;
 /// Lines of codes of a group, along both dimensions, are rounded up to a multiple of this.
 inline constexpr std::int64_t kGroupLines = 16;
 
