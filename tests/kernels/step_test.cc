@@ -194,7 +194,7 @@ TEST(Step, HasTheStatedLaunchesBytesAndFlops) {
   for (const std::string recipe : {"tensorwise", "rowwise", "current", "delayed", "blockwise"})
     if (all || !slow.contains(recipe))
       add_recipe(recipe, &quant::find_recipe(recipe), 0, recipe != "rowwise" && recipe != "current", out);
-  for (const std::string recipe : {"tensorwise", "rowwise", "blockwise"})
+  for (const std::string recipe : {"tensorwise", "rowwise", "delayed", "blockwise"})
     if (const std::string name = "experts " + recipe; all || !slow.contains(name))
       add_recipe(name, &quant::find_recipe(recipe), kExperts, false, out);
   if (write) {

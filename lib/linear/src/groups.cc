@@ -5,8 +5,11 @@
 
 #include "fp8/base/error.h"
 #include "fp8/device/profile.h"
+#include "fp8/linear/produced.h"
 #include "fp8/ops/norm.h"
 #include "layers.h"
+#include "operands.h"
+#include "precision.h"
 
 namespace fp8::linear {
 namespace {
@@ -76,12 +79,29 @@ void without_rows(const Context& ctx, const Gradients& of_group) {
     if (!gradient.empty()) ops::zero(ctx, gradient);
 }
 
-std::vector<quant::Quantized> forward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups,
-                                               const View& x, const View& y, const quant::KeptGroups& keep) {
+// x is empty if forward reads its codes alone.
+std::vector<ForwardLayer> layers_of(const Groups& groups, const View& x, const View& y) {
   std::vector<ForwardLayer> layers;
   for (const GroupRows& g : groups_with_rows(groups))
-    layers.push_back({g.weight, x.rows(g.first, g.last), y.rows(g.first, g.last)});
-  return forward_layers(ctx, engine, groups, x, layers, keep);
+    layers.push_back({g.weight, part_of(x, g.first, g.last), y.rows(g.first, g.last)});
+  return layers;
+}
+
+// The codes for wgrad.
+std::vector<quant::Quantized> columns_of(std::span<const quant::QuantizedPair> codes) {
+  std::vector<quant::Quantized> columns;
+  for (const quant::QuantizedPair& pair : codes) columns.push_back(pair.first);
+  return columns;
+}
+
+std::vector<quant::Quantized> forward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                                               const View& x, const View& y, const quant::KeptGroups& keep) {
+  const std::vector<ForwardLayer> layers = layers_of(groups, x, y);
+  if (layers.empty()) return {};
+  const device::Scope scope(*ctx.arena);
+  const std::vector<quant::QuantizedPair> codes = cast_groups(ctx, groups, x, keep);
+  forward_layers(ctx, engine, groups, layers, codes);
+  return keep.memory != nullptr ? columns_of(codes) : std::vector<quant::Quantized>{};
 }
 
 // The rows of group g as values or codes.
@@ -92,7 +112,8 @@ Input input_of(const GroupInput& x, const Groups& groups, std::size_t g, const V
 }
 
 void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
-                       const View& dy, const Gradients& gradients) {
+                       const View& dy, const Gradients& gradients,
+                       std::span<const quant::ProducedGroups> codes_of_dy = {}) {
   std::vector<Gradients> of_group;
   GroupGradients each(gradients, dy.shape[1]);
   for (std::size_t g = 0; g < groups.weights.size(); ++g)
@@ -100,11 +121,14 @@ void backward_together(const Context& ctx, gemm::Engine& engine, const Groups& g
   std::vector<BackwardLayer> layers;
   for (const GroupRows& rows : groups_with_rows(groups)) {
     const auto g = static_cast<std::size_t>(rows.weight - groups.weights.data());
-    layers.push_back({rows.weight, input_of(x, groups, g, dy), dy.rows(rows.first, rows.last), of_group[g]});
+    View own = dy;
+    own.shape[0] = rows.last - rows.first;
+    if (codes_of_dy.empty()) own = dy.rows(rows.first, rows.last);
+    layers.push_back({rows.weight, input_of(x, groups, g, dy), own, of_group[g]});
   }
   for (std::size_t g = 0; g < of_group.size(); ++g)
     if (groups.first[g] == groups.first[g + 1]) without_rows(ctx, of_group[g]);
-  backward_layers(ctx, engine, groups, x, dy, layers);
+  backward_layers(ctx, engine, groups, x, dy, layers, codes_of_dy);
 }
 
 }  // namespace
@@ -155,6 +179,45 @@ void backward_groups(const Context& ctx, gemm::Engine& engine, const Groups& gro
     else
       without_rows(ctx, of_group);
   }
+}
+
+quant::ProducedGroups begin_input(const Context& ctx, const Groups& groups, std::int64_t columns,
+                                  const quant::KeptGroups& keep) {
+  require_groups(groups);
+  const Weight& weight = groups.weights.front();
+  const View shape = tensor::make_view(nullptr, dtype::DType::bf16, ctx.device, {groups.first.back(), columns});
+  return quant::begin_produced_groups(ctx, shape, divided_rows(ctx, groups), casts_of_x(weight, keep.memory != nullptr),
+                                      cast_options(weight.precision, {}), known_x(groups), keep);
+}
+
+std::vector<quant::Quantized> forward_groups(const Context& ctx, gemm::Engine& engine, std::span<const Weight> weights,
+                                             const quant::ProducedGroups& x, const View& y) {
+  const gemm::VaryingRows varying(engine);
+  const Groups groups{weights, x.cast.first};
+  forward_layers(ctx, engine, groups, layers_of(groups, {}, y), x.codes);
+  return x.cast.of_first.cast.fp8() ? columns_of(x.codes) : std::vector<quant::Quantized>{};
+}
+
+std::vector<quant::ProducedGroups> begin_gradient(const Context& ctx, const Groups& groups, const Gradients& wanted) {
+  require_groups(groups);
+  const Weight& weight = groups.weights.front();
+  const std::vector<std::int64_t> first = divided_rows(ctx, groups);
+  std::vector<quant::ProducedGroups> parts;
+  for (const Operand& o : weight.operands)
+    parts.push_back(quant::begin_produced_groups(
+        ctx, tensor::make_view(nullptr, dtype::DType::bf16, ctx.device, {first.back(), o.part.end - o.part.begin}),
+        first, casts_of_dy(weight, o.part, wanted), cast_options(weight.precision, {}),
+        known_later(ctx, groups, o.part)));
+  return parts;
+}
+
+void backward_groups(const Context& ctx, gemm::Engine& engine, std::span<const Weight> weights, const GroupInput& x,
+                     std::span<const quant::ProducedGroups> dy, const Gradients& gradients) {
+  const gemm::VaryingRows varying(engine);
+  const std::vector<std::int64_t>& first = dy.front().cast.first;
+  const View shape = tensor::make_view(nullptr, dtype::DType::bf16, ctx.device,
+                                       {first.back(), weights.front().operands.back().part.end});
+  backward_together(ctx, engine, {weights, first}, x, shape, gradients, dy);
 }
 
 }  // namespace fp8::linear

@@ -6,6 +6,7 @@
 
 #include "adapter.h"
 #include "fp8/base/round.h"
+#include "fp8/device/profile.h"
 #include "fp8/linear/codes.h"
 #include "fp8/linear/observer.h"
 #include "fp8/linear/produced.h"
@@ -187,14 +188,6 @@ std::vector<quant::KnownScale> known_of(const Groups& groups, Of of) {
   return known;
 }
 
-std::vector<quant::KnownScale> known_x(const Groups& groups) {
-  return known_of(groups, [](const Weight& weight) { return weight.known.x; });
-}
-
-std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) {
-  return known_of(groups, [&](const Weight& w) { return known_for(w.known.dy, w.parts, part.begin); });
-}
-
 // Whether casts of several layers can be those of groups. Calls of their observer, and of reducers of amaxes, are for
 // one layer.
 bool casts_together(const Context& ctx, const Groups& groups, const View& rows) {
@@ -211,6 +204,21 @@ std::size_t group_of(const Groups& groups, const Layer& l) {
 }
 
 }  // namespace
+
+std::vector<quant::KnownScale> known_x(const Groups& groups) {
+  return known_of(groups, [](const Weight& weight) { return weight.known.x; });
+}
+
+std::vector<quant::KnownScale> known_dy(const Groups& groups, const Part& part) {
+  return known_of(groups, [&](const Weight& w) { return known_for(w.known.dy, w.parts, part.begin); });
+}
+
+std::vector<quant::KnownScale> known_later(const Context& ctx, const Groups& groups, const Part& part) {
+  std::vector<quant::KnownScale> known = known_dy(groups, part);
+  if (device::plans_memory(ctx))
+    for (quant::KnownScale& k : known) k.own_amax = false;
+  return known;
+}
 
 bool forward_runs_together(const Context& ctx, const Groups& groups, const View& x) {
   if (groups.weights.empty() || !casts_together(ctx, groups, x)) return false;
@@ -230,28 +238,26 @@ bool keeps_codes(const Context& ctx, std::span<const Weight> weights, const View
                              known_x(groups));
 }
 
-std::vector<quant::Quantized> forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups,
-                                             const View& x, std::span<const ForwardLayer> layers,
-                                             const quant::KeptGroups& keep) {
-  if (layers.empty()) return {};
-  const device::Scope scope(*ctx.arena);
+std::vector<quant::QuantizedPair> cast_groups(const Context& ctx, const Groups& groups, const View& x,
+                                              const quant::KeptGroups& keep) {
   const Weight& first = groups.weights.front();
-  const std::vector<quant::QuantizedPair> codes =
-      quant::quantize_groups(ctx, x, groups.first, casts_of_x(first, keep.memory != nullptr),
-                             cast_options(first.precision, {}), known_x(groups), keep);
+  return quant::quantize_groups(ctx, x, groups.first, casts_of_x(first, keep.memory != nullptr),
+                                cast_options(first.precision, {}), known_x(groups), keep);
+}
+
+void forward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups,
+                    std::span<const ForwardLayer> layers, std::span<const quant::QuantizedPair> codes) {
+  if (layers.empty()) return;
+  const device::Scope scope(*ctx.arena);
   std::vector<ForwardRows> rows;
   for (const ForwardLayer& l : layers) {
     if (l.weight->precision.recipe == nullptr) calibrate(ctx, l.x, l.weight->known.x);
     const Input input{l.x, codes[group_of(groups, l)].last};
     rows.push_back({l.weight, {ctx, input, Pass::forward}, l.x, l.y, l.weight->bias});
   }
-  forward_parts({ctx, engine, layers.front().weight->precision, layers.front().x.dtype}, rows);
+  forward_parts({ctx, engine, layers.front().weight->precision, layers.front().y.dtype}, rows);
   for (const ForwardLayer& l : layers)
     for (const Adapter& adapter : l.weight->adapters) add_adapter(ctx, engine, adapter, l.x, l.y);
-  std::vector<quant::Quantized> kept;
-  for (const quant::QuantizedPair& pair : codes)
-    if (keep.memory != nullptr) kept.push_back(pair.first);
-  return kept;
 }
 
 namespace {
@@ -304,22 +310,26 @@ Gradient cast_part(const Context& ctx, const BackwardRows& l, std::size_t i) {
                        amax_of(l.amaxes.dy, weight.parts, w.part.begin));
 }
 
-// Layers that have groups of the rows of dy.
+// Layers that have groups of the rows of dy, or of its codes for each part.
 struct GroupedGradient {
   const Groups& groups;
   View dy;
+  std::span<const quant::ProducedGroups> codes;
 
   // dy of part i of the layers.
   std::vector<Gradient> cast_part(const Context& ctx, std::span<const BackwardRows> layers, std::size_t i) const {
+    std::vector<Gradient> all;
+    for (const BackwardRows& l : layers)
+      if (!codes.empty()) all.push_back({{}, {}, codes[i].codes[group_of(groups, l)]});
+    if (!codes.empty()) return all;
     const BackwardRows& one = layers.front();
     const Part& part = one.weight->operands[i].part;
-    const std::vector<quant::QuantizedPair> codes = quant::quantize_groups(
+    const std::vector<quant::QuantizedPair> cast = quant::quantize_groups(
         ctx, dy.columns(part.begin, part.end), groups.first, casts_of_dy(*one.weight, part, one.gradients),
         cast_options(precision_of_dy(*one.weight, part, one.gradients), {}), known_dy(groups, part));
-    std::vector<Gradient> all;
     for (const BackwardRows& l : layers) {
       const View own = l.dy.columns(part.begin, part.end);
-      all.push_back({own, own, codes[group_of(groups, l)]});
+      all.push_back({own, own, cast[group_of(groups, l)]});
     }
     return all;
   }
@@ -453,7 +463,8 @@ bool backward_runs_together(const Context& ctx, const Groups& groups, const Grou
 }
 
 void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& groups, const GroupInput& x,
-                     const View& dy, std::span<const BackwardLayer> layers) {
+                     const View& dy, std::span<const BackwardLayer> layers,
+                     std::span<const quant::ProducedGroups> codes_of_dy) {
   if (layers.empty()) return;
   const device::Scope scope(*ctx.arena);
   const Weight& first = groups.weights.front();
@@ -468,7 +479,7 @@ void backward_layers(const Context& ctx, gemm::Engine& engine, const Groups& gro
     if (!codes.empty()) input.columns = codes[group_of(groups, l)].first;
     rows.push_back({l.weight, {ctx, input, Pass::backward}, l.x.values, l.dy, l.gradients});
   }
-  const GroupedGradient grouped{groups, dy};
+  const GroupedGradient grouped{groups, dy, codes_of_dy};
   backward_parts({ctx, engine, first.precision, dy.dtype}, rows, &grouped);
 }
 

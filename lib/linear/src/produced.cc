@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fp8/linear/observer.h"
+#include "layers.h"
 #include "operands.h"
 #include "precision.h"
 
@@ -24,6 +25,18 @@ quant::CastOptions options_of_dy(const Weight& weight, const Part& part, const V
   return options;
 }
 
+// Whether backward() reads codes alone of dy of all parts.
+bool reads_codes_of_dy(const Weight& weight, const Gradients& wanted) {
+  const LinearPrecision& precision = weight.precision;
+  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
+      !weight.adapters.empty() || !wanted.db.empty())
+    return false;
+  return std::ranges::all_of(weight.operands, [&](const Operand& o) {
+    const quant::CastPair casts = casts_of_dy(weight, o.part, wanted);
+    return o.folded.empty() && casts.last.fp8() == !wanted.dx.empty() && casts.first.fp8() == !wanted.dw.empty();
+  });
+}
+
 }  // namespace
 
 bool can_write_input(const Context& ctx, const Weight& weight, const View& x, const View& amax, bool keeps) {
@@ -40,15 +53,36 @@ ProducedInput begin_input(const Context& ctx, const Weight& weight, std::int64_t
 }
 
 bool can_write_gradient(const Context& ctx, const Weight& weight, const Gradients& wanted, const View& amaxes) {
-  const LinearPrecision& precision = weight.precision;
-  if (precision.recipe == nullptr || precision.amax_reducer != nullptr || active_observer(precision) != nullptr ||
-      !weight.adapters.empty() || !wanted.db.empty())
+  return reads_codes_of_dy(weight, wanted) && std::ranges::all_of(weight.operands, [&](const Operand& o) {
+           return quant::can_produce(ctx, casts_of_dy(weight, o.part, wanted), options_of_dy(weight, o.part, amaxes));
+         });
+}
+
+bool can_write_input(const Context& ctx, std::span<const Weight> weights, const View& x, bool keeps) {
+  const Groups groups{weights, {}};
+  if (weights.empty() || !forward_runs_together(ctx, groups, x) || (keeps && !keeps_codes(ctx, weights, x)))
     return false;
-  return std::ranges::all_of(weight.operands, [&](const Operand& o) {
-    const quant::CastPair casts = casts_of_dy(weight, o.part, wanted);
-    return o.folded.empty() && casts.last.fp8() == !wanted.dx.empty() && casts.first.fp8() == !wanted.dw.empty() &&
-           quant::can_produce(ctx, casts, options_of_dy(weight, o.part, amaxes));
-  });
+  const Weight& weight = weights.front();
+  return std::ranges::all_of(weights,
+                             [](const Weight& w) {
+                               const InputForms read = forms_read(w, Pass::forward);
+                               return read.rows && !read.values;
+                             }) &&
+         quant::can_produce_groups(ctx, x.shape[1], std::ssize(weights), casts_of_x(weight, keeps),
+                                   cast_options(weight.precision, {}), known_x(groups));
+}
+
+bool can_write_gradient(const Context& ctx, std::span<const Weight> weights, const GroupInput& x, const View& dy,
+                        const Gradients& wanted) {
+  const Groups groups{weights, {}};
+  if (weights.empty() || !backward_runs_together(ctx, groups, x, dy, wanted)) return false;
+  const Weight& weight = weights.front();
+  return std::ranges::all_of(weights, [&](const Weight& w) { return reads_codes_of_dy(w, wanted); }) &&
+         std::ranges::all_of(weight.operands, [&](const Operand& o) {
+           return quant::can_produce_groups(ctx, o.part.end - o.part.begin, std::ssize(weights),
+                                            casts_of_dy(weight, o.part, wanted), cast_options(weight.precision, {}),
+                                            known_later(ctx, groups, o.part));
+         });
 }
 
 std::vector<quant::ProducedCodes> begin_gradient(const Context& ctx, const Weight& weight, std::int64_t rows,

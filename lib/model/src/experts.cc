@@ -7,7 +7,8 @@
 #include "dispatch.h"
 #include "fp8/device/download.h"
 #include "fp8/device/profile.h"
-#include "fp8/linear/groups.h"
+#include "fp8/linear/produced.h"
+#include "fp8/ops/codes.h"
 #include "fp8/ops/elementwise.h"
 #include "fp8/ops/norm.h"
 #include "fp8/ops/route.h"
@@ -116,10 +117,19 @@ void route_backward(const Context& ctx, const LayerEnvironment& env, const View&
                       {.role = gemm::GemmRole::wgrad, .accumulate = g.accumulate});
 }
 
-// Where the inputs of experts [R, C] and of their down [R, X] are while forward computes.
+// Where the inputs of experts [R, C] and of their down [R, X] are while forward computes. Values of h are missing if
+// SwiGLU writes their codes in every pass.
 struct ExpertInputs {
   LinearInput rows, h;
 };
+
+// Whether SwiGLU of some experts writes codes of h, of which `keeps` says whether backward reads them, in place of it.
+bool writes_h(const Context& ctx, const LayerEnvironment& env, std::span<const linear::Weight> down, bool keeps) {
+  const DType type = env.execution.activation;
+  const tensor::Shape shape{room_of(env), env.config.experts->intermediate_size};
+  return env.observer == nullptr && !env.observed && type == DType::bf16 &&
+         linear::can_write_input(ctx, down, tensor::make_view(nullptr, type, ctx.device, shape), keeps);
+}
 
 // Memory for these inputs: that of `saved`, or of env.kept, which becomes that of `saved`, or of the arena.
 ExpertInputs allocate_inputs(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w,
@@ -131,33 +141,71 @@ ExpertInputs allocate_inputs(const Context& ctx, const LayerEnvironment& env, co
     if (in.codes == nullptr && env.kept != nullptr) kept.values = in.values;
     return in;
   };
-  return {input(w.experts_gate_up, env.config.hidden_size, saved.rows),
-          input(w.experts_down, env.config.experts->intermediate_size, saved.h)};
+  const LinearInput rows = input(w.experts_gate_up, env.config.hidden_size, saved.rows);
+  if (!can_need_passes(env) && writes_h(ctx, env, w.experts_down, env.kept != nullptr)) return {rows, {{}, env.kept}};
+  return {rows, input(w.experts_down, env.config.experts->intermediate_size, saved.h)};
 }
 
 // y of some experts, from the rows of x that they have. Returns codes that are kept.
 std::vector<quant::Quantized> forward_linear(const Context& ctx, const LayerEnvironment& env, const Together& t,
                                              const std::vector<linear::Weight>& weights, const LinearInput& x,
                                              const View& y) {
-  return linear::forward_groups(ctx, env.engine, t.groups(weights), t.used(x.values), y, {x.codes, x.values.shape[0]});
+  return linear::forward_groups(ctx, env.engine, t.groups(weights), t.used(x.values), y, {x.codes, room_of(env)});
 }
 
-// gate_up and h of some experts, from their inputs in.rows.
-void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
-                    const ExpertInputs& in, const Together& t) {
-  const View gate_up = t.used(saved.gate_up), h = t.used(in.h.values);
+// gate_up of some experts, from their inputs in.rows.
+void forward_gate_up(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
+                     const ExpertInputs& in, const Together& t) {
+  const View gate_up = t.used(saved.gate_up);
   saved.rows.columns = forward_linear(ctx, env, t, w.experts_gate_up, in.rows, gate_up);
   env.forward_done(ctx, "mlp.experts.gate_up_proj", gate_up);
-  ops::swiglu_forward(ctx, gate_up, h);
+}
+
+// gate_up and h of some experts.
+void forward_inside(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
+                    const ExpertInputs& in, const Together& t) {
+  forward_gate_up(ctx, env, w, saved, in, t);
+  const View h = t.used(in.h.values);
+  ops::swiglu_forward(ctx, t.used(saved.gate_up), h);
   env.forward_done(ctx, "mlp.experts.swiglu", h);
 }
 
 // The outputs of some experts, `out` [R, C], from their inputs in.rows.
 void forward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, SavedExperts& saved,
                      const ExpertInputs& in, const Together& t, const View& out) {
+  const linear::Groups down = t.groups(w.experts_down);
+  if (saved.h.values.empty() && writes_h(ctx, env, down.weights, in.h.codes != nullptr)) {
+    const device::Scope scope(*ctx.arena);
+    forward_gate_up(ctx, env, w, saved, in, t);
+    const View gate_up = t.used(saved.gate_up);
+    const quant::ProducedGroups h =
+        linear::begin_input(ctx, down, env.config.experts->intermediate_size, {in.h.codes, room_of(env)});
+    ops::swiglu_codes(ctx, gate_up, h);
+    saved.h.columns = linear::forward_groups(ctx, env.engine, down.weights, h, out);
+    return;
+  }
   forward_inside(ctx, env, w, saved, in, t);
   saved.h.columns = forward_linear(ctx, env, t, w.experts_down, in.h, out);
   env.forward_done(ctx, "mlp.experts.down_proj", out);
+}
+
+// The inputs of some experts as backward reads them.
+linear::GroupInput used(const Together& t, const linear::GroupInput& x) {
+  return {x.values.empty() ? View{} : t.used(x.values), x.columns};
+}
+
+// The gradients of some experts' gate_up and of their inputs, from `dh` [R, X], if SwiGLU writes codes of the former.
+// Returns false if it does not. In a plan of memory the scales of codes may be unknown in the first steps.
+bool backward_codes(const Context& ctx, const LayerEnvironment& env, const linear::Groups& weights,
+                    const linear::GroupInput& rows, const View& dh, const View& gate_up, const linear::Gradients& to) {
+  if (env.observer != nullptr || env.execution.activation != DType::bf16 || weights.weights.front().parts.size() != 2 ||
+      !linear::can_write_gradient(ctx, weights.weights, rows, gate_up, to))
+    return false;
+  const device::Scope scope(*ctx.arena);
+  const std::vector<quant::ProducedGroups> codes = linear::begin_gradient(ctx, weights, to);
+  ops::swiglu_backward_codes(ctx, dh, gate_up, {codes[0], codes[1]});
+  linear::backward_groups(ctx, env.engine, weights.weights, rows, codes, to);
+  return !device::plans_memory(ctx);
 }
 
 // `d_rows` [R, C] holds the gradient of the outputs of some experts and receives that of their inputs. Overwrites
@@ -165,19 +213,19 @@ void forward_experts(const Context& ctx, const LayerEnvironment& env, const Unit
 void backward_experts(const Context& ctx, const LayerEnvironment& env, const UnitWeights& w, const UnitGradients& g,
                       const SavedExperts& saved, const Together& t, const View& d_rows) {
   const device::Scope scope(*ctx.arena);
-  const auto used = [&](const linear::GroupInput& x) {
-    return linear::GroupInput{x.values.empty() ? View{} : t.used(x.values), x.columns};
-  };
   const View gate_up = t.used(saved.gate_up);
   const View dh =
       t.used(allocate(ctx, env.execution.activation, {room_of(env), env.config.experts->intermediate_size}, "scratch"));
-  linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), used(saved.h), d_rows,
+  linear::backward_groups(ctx, env.engine, t.groups(w.experts_down), used(t, saved.h), d_rows,
                           gradients_of(t, w.experts_down, dh, g, Slot::experts_down));
   env.backward_done(ctx, "mlp.experts.down_proj", dh);
+  const linear::Groups weights = t.groups(w.experts_gate_up);
+  const linear::GroupInput rows = used(t, saved.rows);
+  const linear::Gradients to = gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up);
+  if (backward_codes(ctx, env, weights, rows, dh, gate_up, to)) return;
   ops::swiglu_backward(ctx, dh, gate_up, gate_up);
   env.backward_done(ctx, "mlp.experts.swiglu", gate_up);
-  linear::backward_groups(ctx, env.engine, t.groups(w.experts_gate_up), used(saved.rows), gate_up,
-                          gradients_of(t, w.experts_gate_up, d_rows, g, Slot::experts_gate_up));
+  linear::backward_groups(ctx, env.engine, weights, rows, gate_up, to);
   env.backward_done(ctx, "mlp.experts.gate_up_proj", d_rows);
 }
 
