@@ -126,9 +126,29 @@ double tokens_at(const Run& run, std::int64_t step) {
   return behind == 0 ? 0 : static_cast<double>(run.tokens[behind - 1]);
 }
 
+namespace {
+
+// Whether a value is in the records of some steps alone, as with --update-rms-every: several are finite, but no two
+// that follow each other.
+bool recorded_now_and_then(std::span<const double> values) {
+  std::size_t finite = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    if (i > 0 && std::isfinite(values[i - 1])) return false;
+    ++finite;
+  }
+  return finite > 1;
+}
+
+}  // namespace
+
 Points::Points(const Run& run, const std::string& metric, bool by_tokens) : x_(by_tokens ? run.tokens : run.steps) {
   if (metric != kEvalLoss) {
     y_ = run.find(metric);
+    if (!recorded_now_and_then(y_)) return;
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (std::isfinite(y_[i])) few_.push_back({static_cast<double>(x_[i]), y_[i]});
+    y_ = {};
     return;
   }
   for (const auto& [step, e] : run.evaluations) {

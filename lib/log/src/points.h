@@ -16,7 +16,8 @@ double tokens_at(const Run& run, std::int64_t step);
 /// The points of a metric, computed on access.
 class Points {
  public:
-  /// A field of the step records that was read, or kEvalLoss.
+  /// A field of the step records that was read, or kEvalLoss. Of a field that is in the records of every so many steps
+  /// alone, only these are points.
   Points(const Run& run, const std::string& metric, bool by_tokens);
   /// Number of points.
   std::size_t size() const { return y_.empty() ? few_.size() : y_.size(); }

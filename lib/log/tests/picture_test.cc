@@ -53,6 +53,21 @@ TEST(Picture, FewPointsAreKept) {
   EXPECT_TRUE(p.curves[0].smooth.empty());
 }
 
+// A field of every third record, such as update_rms: its points are joined. One that is not finite in between is no
+// point of a curve, which is interrupted there.
+TEST(Picture, PointsOfSomeRecordsAloneAreJoined) {
+  std::string text;
+  for (int i = 1; i <= 9; ++i)
+    text += R"({"type":"step","step":)" + std::to_string(i) + R"(,"loss":)" + (i == 5 ? "null" : "2") +
+            (i % 3 == 0 ? R"(,"update_rms_linear":0.1)" : "") + "}\n";
+  const Log run = run_of(text);
+  const Curve some = picture({&run, 1}, "update_rms_linear").curves.at(0);
+  ASSERT_EQ(some.raw.size(), 3U);
+  EXPECT_EQ(some.raw[1].x, 6);
+  EXPECT_TRUE(some.marks.empty());
+  EXPECT_EQ(picture({&run, 1}, "loss").curves.at(0).raw.size(), 9U);
+}
+
 TEST(Picture, ManyPointsAreReducedToExtremes) {
   const Log run = zigzag(10000);
   const Curve curve = picture({&run, 1}, "loss").curves.at(0);
