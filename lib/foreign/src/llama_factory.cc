@@ -224,8 +224,8 @@ class Reader {
 
   void splits() {
     DataPlan& plan = import_.data;
-    const double size = map_.number("val_size", 0);
-    if (size > 1)
+    const double size = map_.number("val_size", 0);  // from 1 on a number of records
+    if (size >= 1)
       plan.eval_records = whole_part(size);
     else
       plan.eval_share = std::clamp(size, 0.0, 0.9);

@@ -59,6 +59,7 @@ TEST_F(LlamaFactory, StepsFollowFromRecordsBatchesAndRanks) {
   EXPECT_EQ(flag(import(batch + "max_samples: 12\n", 25, 2), "steps"), "2");
   EXPECT_EQ(flag(import(batch + "val_size: 0.5\n", 25, 2), "steps"), "2");
   EXPECT_EQ(flag(import(batch + "val_size: -1\n", 25, 2), "steps"), "6");
+  EXPECT_EQ(flag(import(batch + "val_size: 1\n", 25, 2), "steps"), "4");
   EXPECT_EQ(flag(import(batch + "max_steps: 7\n", 25, 2), "steps"), "7");
   EXPECT_EQ(class_of(import(batch, 25, 2), "(last batch)"), Class::differs);
 }
