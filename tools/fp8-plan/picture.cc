@@ -16,9 +16,10 @@ constexpr double kNamed = 0.01;  // share of the largest bar below which a categ
 
 // The categories by the numbers of their colors, which are the same in every picture. Others share the next color, and
 // the rest has the last.
-constexpr std::array<std::string_view, 12> kColored{
-    "moments",     "master weights", "gradients", "compute weights", "gathered weights",    "gradient buffers",
-    "activations", "scratch",        "fp8 codes", "frozen weights",  "attention workspace", "snapshot"};
+constexpr std::array<std::string_view, 14> kColored{
+    "moments",          "master weights", "gradients", "compute weights", "gathered weights",    "gradient buffers",
+    "activations",      "scratch",        "fp8 codes", "frozen weights",  "attention workspace", "snapshot",
+    "activation codes", "logits block"};
 constexpr std::size_t kRest = plot::kBarColors - 1;
 static_assert(kColored.size() < kRest);
 

@@ -68,6 +68,15 @@ std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
   }
 }
 
+// The memory of a run, unless its step is refused, as blocks of scales on several ranks of tensor parallelism are.
+std::optional<JobMemory> memory_if_possible(const Question& q, const Run& run) {
+  try {
+    return memory_on(run, q.device(), q.machine);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // Bytes that a rank of the run can use; 0 without a machine.
 std::size_t memory_of_machine(const Question& q, const Run& run) {
   return q.machine ? memory_of_rank(*q.machine, run) : 0;
@@ -164,12 +173,26 @@ void check_recipes(PlanConfig& c, device::DeviceType device, const MaybeMachine&
                 ", which has no FP4 GEMMs: its machine file has no gemm.fp4");
 }
 
+namespace {
+
+// The estimate under a recipe; an error names the recipe if there are others.
+Estimate estimate_under(const Question& q, const std::string& recipe) {
+  try {
+    return q.estimate(q.under(recipe));
+  } catch (const Error& e) {
+    if (q.config.recipes.size() == 1) throw;
+    throw Error(recipe + ": " + e.what());
+  }
+}
+
+}  // namespace
+
 std::vector<Estimate> compare(const Question& q) {
   std::vector<Estimate> all;
   const bool listed = std::ranges::find(q.config.recipes, settings::kPlainRecipe) != q.config.recipes.end();
   const bool exact = q.config.recipes.front() == settings::kExactRecipe;
   if (q.machine && !listed && !exact) all.push_back(q.estimate(q.under(settings::kPlainRecipe)));
-  for (const std::string& recipe : q.config.recipes) all.push_back(q.estimate(q.under(recipe)));
+  for (const std::string& recipe : q.config.recipes) all.push_back(estimate_under(q, recipe));
   const auto base =
       std::ranges::find(all, settings::Precision::bf16, [](const Estimate& e) { return e.run.precision.precision; });
   if (!q.machine || base == all.end()) return all;
@@ -184,7 +207,9 @@ namespace {
 std::optional<Change> change_of(const Question& q, const Alternative& to, const Estimate& now) {
   const std::optional<Run> run = resolved(q, to.config);
   if (!run) return std::nullopt;
-  const std::size_t needed = memory_on(*run, q.device(), q.machine).plan.total(), before = now.memory.plan.total();
+  const std::optional<JobMemory> memory = memory_if_possible(q, *run);
+  if (!memory) return std::nullopt;
+  const std::size_t needed = memory->plan.total(), before = now.memory.plan.total();
   if (needed >= before) return std::nullopt;
   return Change{to.flags, before - needed, needed <= memory_of_machine(q, *run)};
 }
@@ -216,8 +241,9 @@ bool fits_somehow(const Question& q, PlanConfig base, std::int64_t ranks) {
   base.precision.execution.recompute = Recompute::full;
   bool found = false;
   Space(q, base, ranks).visit([&](const PlanConfig& c) {
-    if (const auto run = found ? std::nullopt : resolved(q, c))
-      found = memory_on(*run, q.device(), q.machine).plan.total() <= memory_of_machine(q, *run);
+    const auto run = found ? std::nullopt : resolved(q, c);
+    const auto memory = run ? memory_if_possible(q, *run) : std::nullopt;
+    found = found || (memory && memory->plan.total() <= memory_of_machine(q, *run));
   });
   return found;
 }
@@ -244,9 +270,9 @@ bool try_one(const Question& q, const PlanConfig& c, Fit& found) {
   std::optional<Run> run = resolved(q, c);
   ++found.tried;
   if (!run) return false;
-  JobMemory memory = memory_on(*run, q.device(), q.machine);
-  if (memory.plan.total() > memory_of_machine(q, *run)) return false;
-  Estimate e{*std::move(run), std::move(memory), true, std::nullopt, std::nullopt};
+  std::optional<JobMemory> memory = memory_if_possible(q, *run);
+  if (!memory || memory->plan.total() > memory_of_machine(q, *run)) return false;
+  Estimate e{*std::move(run), *std::move(memory), true, std::nullopt, std::nullopt};
   e.speed = speed_of(e.run, *q.machine, q.assumptions(), false);
   const auto equals = [&](const Candidate& other) {
     return other.estimate.speed->seconds == e.speed->seconds &&

@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kBarsWidth = 900, kBarsHeight = 506, kIntervalsHeight = 254;  // pixels
 // From dark to light within each hue, so that neighbours differ.
-constexpr std::array<const char*, kBarColors> kFills{"#1f4e79", "#5b9bd5", "#bdd7ee", "#548235", "#a9d18e",
-                                                     "#bf9000", "#ffd966", "#7f6084", "#c9b1d0", "#843c0c",
-                                                     "#f4b183", "#375623", "#636363", "#a6a6a6"};
+constexpr std::array<const char*, kBarColors> kFills{"#1f4e79", "#5b9bd5", "#bdd7ee", "#548235", "#a9d18e", "#bf9000",
+                                                     "#ffd966", "#7f6084", "#c9b1d0", "#843c0c", "#f4b183", "#375623",
+                                                     "#00808a", "#8fd3d8", "#636363", "#a6a6a6"};
 
 std::string data_of(const BarChart& chart) {
   std::string text = "$bars << END_OF_DATA\n";

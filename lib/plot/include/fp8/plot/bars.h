@@ -12,7 +12,7 @@
 namespace fp8::plot {
 
 /// Number of colors of parts.
-inline constexpr std::size_t kBarColors = 14;
+inline constexpr std::size_t kBarColors = 16;
 
 /// A part of each bar.
 struct BarPart {
