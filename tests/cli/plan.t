@@ -132,6 +132,9 @@ is "that of another host is not" "$(OMP_NUM_THREADS=2 fp8-plan tiny --precision 
 is "nor is one of another device" "$(OMP_NUM_THREADS=3 fp8-plan tiny --device cpu --precision bf16 --seq-length 64 --json 2>err </dev/null | grep -o '"machine":null') $(cat err)" '"machine":null '
 rm -r config
 
+timeout 60 fp8-plan llama3-8b --machine h200 --batch-size 2000000 --seq-length 1024 --json >out 2>err </dev/null
+is "a batch that no GPU holds is planned without a visit of each block of its logits" "$? $(grep -c '"fits":false' out)" "1 2"
+
 # --- errors
 refused() {
   name=$1 line=$2

@@ -290,7 +290,12 @@ void MicroBatch::State::run_head(HeadPass pass, const View& losses) {
   const std::int64_t m = env.rows.all, step = head_block_rows(m, env.sizes.vocabulary.whole, env.execution.activation,
                                                               env.execution.logit_bytes);
   begin_head(pass, step);
-  for (std::int64_t begin = 0; begin < m; begin += step) {
+  // The second block adds to gradients, and those between it and the last take as much memory.
+  const auto block_after = [&](std::int64_t begin) {
+    const std::int64_t last = begin > 0 && device::plans_memory(ctx) ? (m - 1) / step * step : 0;
+    return std::max(begin + step, last);
+  };
+  for (std::int64_t begin = 0; begin < m; begin = block_after(begin)) {
     const device::Scope scope(*ctx.arena);
     device::PooledMemory kept(*ctx.arena);
     const std::int64_t end = std::min(m, begin + step);
