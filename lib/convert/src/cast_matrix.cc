@@ -265,7 +265,8 @@ class Fp4Pieces {
 
 // E4M3 scales of blocks under the amax of the rule or of the matrix.
 CastResult cast_to_nvfp4(const StoredMatrix& x, const CastRule& rule, const FactorGrid& grid, const WriteBytes& write) {
-  const float amax = rule.amax ? *rule.amax : amax_of(x);
+  const float found = rule.amax ? *rule.amax : amax_of(x);
+  const float amax = found > 0 ? std::max(found, kLeastFp4Amax) : found;
   CastResult result;
   result.scales = {
       .dtype = scale_type(rule.scaling), .shape = scales_shape(rule.scaling, x.rows, x.cols), .amax = amax};

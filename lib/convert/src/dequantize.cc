@@ -6,6 +6,7 @@
 
 #include "fp8/base/checked.h"
 #include "fp8/base/error.h"
+#include "fp8/base/text.h"
 #include "fp8/convert/convert.h"
 #include "fp8/convert/quantize.h"
 #include "fp8/convert/stored_weight.h"
@@ -28,7 +29,8 @@ void check_fp4(const ckpt::Checkpoint& source, const model::Parameter& p, const 
   check_amax(source, p.name);
 }
 
-// Throws Error if scales belong to none of the weights `coded`, or an amax to none of FP4 codes.
+}  // namespace
+
 void check_no_others(const ckpt::Checkpoint& source, const std::set<std::string>& coded) {
   for (const ckpt::TensorMeta& meta : source.tensors(ckpt::kScales)) {
     if (!coded.contains(meta.name.substr(ckpt::kScales.size())))
@@ -40,8 +42,6 @@ void check_no_others(const ckpt::Checkpoint& source, const std::set<std::string>
       throw Error(source.path() + ": /" + meta.name + ": an amax without FP4 codes");
   }
 }
-
-}  // namespace
 
 void check_amax(const ckpt::Checkpoint& source, const std::string& weight) {
   const std::string name = std::string(ckpt::kGlobals) + weight;
@@ -104,6 +104,9 @@ StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& we
   // A GEMM multiplies by the amax, --dequantize divides by a scale that is 1 for an amax of 0: only zeros are the same.
   if (scales.amax == 0 && std::ranges::any_of(scales.bytes, [](std::byte b) { return b != std::byte{0}; }))
     throw Error(source.path() + ": /" + amax + ": the amax is 0, but scales of the tensor are not");
+  if (scales.amax > 0 && scales.amax < kLeastFp4Amax)
+    throw Error(source.path() + ": /" + amax + ": the amax is " + format_short(scales.amax, 3) + ", below " +
+                format_short(kLeastFp4Amax, 3) + ", the least whose scale is finite");
   return scales;
 }
 

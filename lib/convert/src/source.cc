@@ -2,6 +2,8 @@
 #include "source.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "fp8/base/error.h"
@@ -38,9 +40,11 @@ void Source::list_folder() {
 }
 
 void Source::list_checkpoint() {
+  std::set<std::string> coded;
   for (const ckpt::TensorMeta& meta : checkpoint_->tensors(ckpt::kWeights)) {
     tensors_.push_back(
         {meta.name.substr(ckpt::kWeights.size()), meta.extents(), meta.dtype, std::string(dtype::name_of(meta.dtype))});
+    if (dtype::is_coded(meta.dtype)) coded.insert(tensors_.back().name);
     const ckpt::TensorMeta* scales = checkpoint_->find(std::string(ckpt::kScales) + tensors_.back().name);
     if (scales == nullptr || !dtype::is_coded(meta.dtype)) continue;
     const auto scaling = find_granularity(scales->dtype, scales->shape, meta.extents());
@@ -51,6 +55,7 @@ void Source::list_checkpoint() {
     tensors_.back().scales_shape = scales->shape;
     tensors_.back().scales_type = scales->dtype;
   }
+  check_no_others(*checkpoint_, coded);
 }
 
 const SourceTensor* Source::find(std::string_view name) const {

@@ -255,6 +255,21 @@ TEST_F(Nvfp4, RowsOfABlockWithDifferentScalesAreDequantizedOnly) {
                     float_of(files.at(std::string(kUpWeight) + "_global_scale"))));
 }
 
+TEST_F(Nvfp4, AWeightBelowTheLeastAmaxIsStoredWithIt) {
+  const std::string name = kUpWeight;
+  rewrite(model(), at("tiny.h5"), [&](Tensors& t) {
+    Bytes& bytes = t.at("weights/" + name).bytes;  // 2^-123 in bf16 and, but for 0x1.0004, in f32
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte{i % 2 == 0 ? std::uint8_t{0} : std::uint8_t{2}};
+  });
+  quantize(at("tiny.h5"), at("tiny-q.h5"), {.scaling = quant::Granularity::block16x16, .format = DType::e2m1});
+  EXPECT_EQ(float_of(tensors_of(at("tiny-q.h5")).at("globals/" + name)), 0x1.5p-117F);
+  dequantize(at("tiny-q.h5"), at("tiny-back.h5"), {});
+  const ckpt::Checkpoint back = ckpt::Checkpoint::open(at("tiny-back.h5"));
+  std::vector<float> row(static_cast<std::size_t>(back.at("weights/" + name).shape[1]));
+  back.read_rows_as_f32("weights/" + name, 0, 1, row);
+  EXPECT_NEAR(row.front() / 0x1p-123F, 1, 0.1);
+}
+
 TEST_F(Nvfp4, DamagedCheckpointsAreRefused) {
   const std::string name = kUpWeight, path = at("bad.h5");
   const auto refusal = [&](const std::function<void(Tensors&)>& edit) {
@@ -274,9 +289,13 @@ TEST_F(Nvfp4, DamagedCheckpointsAreRefused) {
     return error_of([&] { check_codes_of_linears(c, model::parameter_table(hf::parse_config(c.config(), "c"))); });
   };
   EXPECT_EQ(codes_refusal(), path + ": /globals/model.norm.weight: an amax without FP4 codes");
+  EXPECT_EQ(error_of([&] { convert(path, at("no.h5"), {}); }),
+            path + ": /globals/model.norm.weight: an amax without FP4 codes");
   EXPECT_EQ(refusal([&](Tensors& t) { t.at("globals/" + name).bytes = bytes_of_floats({0}); }),
             path + ": /globals/" + name + ": the amax is 0, but scales of the tensor are not");
   EXPECT_EQ(codes_refusal(), path + ": /globals/" + name + ": the amax is 0, but scales of the tensor are not");
+  EXPECT_EQ(refusal([&](Tensors& t) { t.at("globals/" + name).bytes = bytes_of_floats({7e-36F}); }),
+            path + ": /globals/" + name + ": the amax is 7e-36, below 7.9e-36, the least whose scale is finite");
   EXPECT_EQ(refusal([&](Tensors& t) { t.erase("scales/" + name); }),
             path + ": /weights/" + name + ": FP4 codes without scales");
   for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF})

@@ -93,6 +93,10 @@ std::optional<FactorGrid> find_grid(dtype::DType type, const std::vector<std::in
 void multiply_rows(const std::string& name, std::span<float> values, std::int64_t first, std::int64_t cols,
                    std::span<const float> factors, const FactorGrid& grid);
 
+/// Least amax above 0 of stored FP4 codes, 2688 x 2^-128: the scale of the tensor, 2688 / amax, is the largest float,
+/// and for a smaller amax it would be the same, so that codes x scales x amax would differ from codes x scales / scale.
+inline constexpr float kLeastFp4Amax = 0x1.5p-117F;
+
 /// Scales of codes as a checkpoint stores them.
 struct StoredScales {
   dtype::DType dtype = dtype::DType::f32;  ///< see scale_type()

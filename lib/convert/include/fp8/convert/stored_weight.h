@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ bool holds_codes(const ckpt::Checkpoint& source);
 /// amaxes for those of FP4, and neither for anything else.
 void check_quantized(const ckpt::Checkpoint& source, const std::vector<model::Parameter>& table);
 
+/// Throws Error if scales belong to none of the weights `coded`, or an amax to none of FP4 codes.
+void check_no_others(const ckpt::Checkpoint& source, const std::set<std::string>& coded);
+
 /// Throws Error unless the FP4 codes of a weight have an amax, one f32.
 void check_amax(const ckpt::Checkpoint& source, const std::string& weight);
 
@@ -46,7 +50,8 @@ FactorGrid grid_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 /// Elements that share a factor of a weight's codes. Throws as grid_of().
 quant::Granularity scaling_of(const ckpt::Checkpoint& source, const model::Parameter& p);
 
-/// The scales of a weight's codes as stored. Throws Error if the amax of FP4 codes is 0 and a scale is not.
+/// The scales of a weight's codes as stored. Throws Error if the amax of FP4 codes is 0 and a scale is not, or above 0
+/// and below kLeastFp4Amax.
 StoredScales stored_scales(const ckpt::Checkpoint& source, const std::string& weight);
 
 /// The factors of a weight's codes in row-major order. Throws as stored_scales() and StoredScales::factors().
