@@ -149,7 +149,10 @@ says "a value of the environment" '^fp8-import: missing: dir.yaml: output_dir: .
 head -c 5000000 /dev/zero | tr '\0' '#' >large.yaml
 says "a file that is too large" '^fp8-import: large.yaml: ' import large.yaml
 sed 's/^learning_rate.*/learning_rate: -1/' lora.yaml >negative.yaml
-says "a value that fp8-step refuses" '^fp8-import: missing: .*lr' import negative.yaml --model llama3
+says "a value that fp8-step refuses" '^fp8-import: missing: .*lr' import negative.yaml --model llama3 -o refused
+is "its run.json is refused by fp8-step with the same reason, and there is no run.sh" \
+  "$(fp8-step none.h5 --config refused/run.json 2>&1 | sed 's/.*run.json: //') $(ls refused)" \
+  "$(sed -n 's/^fp8-import: missing: run.json: //p' err) run.json"
 says "the table" '^learning_rate +0.001 +--lr 0.001' import lora.yaml --model llama3
 
 done_testing

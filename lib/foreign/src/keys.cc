@@ -144,15 +144,21 @@ void Keys::answer_leaves(const std::string& path, const json::Value& value, Clas
   if (leaf) answers_.push_back({document_.path, path, value, here, cls, why});
 }
 
-void Keys::answer_unknown(const std::string& path, std::span<const KeyRow> rows) {
+std::string Keys::suggestion(const std::string& path, std::span<const KeyRow> rows) {
+  constexpr int kMostSuggestions = 100;  // a file with more unknown keys is not one of the trainer
+  if (++suggestions_ > kMostSuggestions) return "";
   std::vector<std::string> known(asked_.begin(), asked_.end());
   for (const KeyRow& row : rows)
     if (row.glob.find('*') == std::string_view::npos) known.emplace_back(row.glob);
+  return cli::did_you_mean(path, known);
+}
+
+void Keys::answer_unknown(const std::string& path, std::span<const KeyRow> rows) {
   const json::Value* const value = find(document_, path);
   if (value == nullptr || answered(path)) return;
   // A reader that knows the key has not read this value: it is of another type.
   const std::string why = asked_.contains(path) ? "its value is not read here: found " + shown(*value)
-                                                : "is not known" + cli::did_you_mean(path, known);
+                                                : "is not known" + suggestion(path, rows);
   // answer() would make this key one that is suggested.
   answer_leaves(path, *value, Class::no_counterpart, "", why);
 }

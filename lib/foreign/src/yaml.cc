@@ -210,7 +210,9 @@ json::Value scalar_value(const std::string& text) {
 }
 
 void parse_yaml(std::string_view text, Document& document) {
-  std::istringstream stream{std::string(text)};
+  // yaml-cpp 0.7 refuses a quoted text that is not closed only if the file ends within a line that is not blank.
+  const bool blank = text.find_last_not_of(" \t\r\n") != text.size() - 1;
+  std::istringstream stream{std::string(text) + (!blank ? "" : text.ends_with('\n') ? "#" : "\n#")};
   Builder builder(document);
   try {
     YAML::Parser parser(stream);
@@ -219,7 +221,9 @@ void parse_yaml(std::string_view text, Document& document) {
     Builder rest(other);
     if (parser.HandleNextDocument(rest)) throw Error(document.path + ": more than one document");
   } catch (const YAML::Exception& e) {
-    refuse_line(document.path, e.mark.is_null() ? 0 : e.mark.line + 1, e.msg);
+    const bool open = e.msg == YAML::ErrorMsg::EOF_IN_SCALAR;
+    refuse_line(document.path, e.mark.is_null() ? 0 : e.mark.line + 1,
+                open ? "the file ends inside of a quoted text" : e.msg);
   }
 }
 

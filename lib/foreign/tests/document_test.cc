@@ -40,6 +40,10 @@ TEST(Document, YamlThatHasNoMeaningIsRefusedWithItsLine) {
   EXPECT_HOLDS(yaml_error("a: &x\n  b: *x\n"), "a.yaml: line 2: an alias inside of what it names");
   EXPECT_HOLDS(yaml_error("a: !!python/object:os.system x\n"), "a.yaml: line 1: tag ");
   EXPECT_HOLDS(yaml_error("a: [1, 2\nb: 3\n"), "a.yaml: line ");
+  for (const char* open : {"a: \"x", "a: \"x\n", "a: 'x\n  ", "a: \"x \nb: 1\n\n", "a: 'it''s", "[\"x\r\n"})
+    EXPECT_HOLDS(yaml_error(open), ": the file ends inside of a quoted text") << open;
+  EXPECT_EQ(yaml("a: |\n  x\n"), R"({"a":"x\n"})");
+  EXPECT_EQ(yaml("a: |+\n  x\n\n"), R"({"a":"x\n\n"})");
   EXPECT_EQ(yaml_error("a: 1\n---\nb: 2\n"), "a.yaml: more than one document");
   EXPECT_HOLDS(yaml_error("- 1\n"), "a.yaml: not a configuration: array");
   EXPECT_HOLDS(yaml_error("? [a, b]\n: 1\n"), "a key that is no text");

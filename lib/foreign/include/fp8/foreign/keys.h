@@ -51,7 +51,7 @@ class Keys {
   /// Throws Error(path, line, key, reason) for a key whose value cannot be meant.
   [[noreturn]] void refuse(std::string_view path, const std::string& reason) const;
   /// Answers the remaining keys by the first row that matches, of `rows` and then of `more`; a key that no row matches
-  /// has no counterpart, with the nearest known name if it looks like a slip of the keyboard.
+  /// has no counterpart; the first 100 of these name the nearest known key if they look like a slip of the keyboard.
   void rest(std::span<const KeyRow> rows, std::span<const KeyRow> more = {});
 
  private:
@@ -59,11 +59,13 @@ class Keys {
   std::vector<Answer>& answers_;
   std::set<std::string, std::less<>> answered_;
   mutable std::set<std::string, std::less<>> asked_;  // keys that a reader knows
+  int suggestions_ = 0;                               // that were looked for
 
   std::string what(std::string_view path) const;
   void answer_leaves(const std::string& path, const json::Value& value, Class cls, const std::string& here,
                      const std::string& why);
   void rest_of(const std::string& path, const json::Value& value, std::span<const KeyRow> rows);
+  std::string suggestion(const std::string& path, std::span<const KeyRow> rows);
   void answer_unknown(const std::string& path, std::span<const KeyRow> rows);
 };
 
