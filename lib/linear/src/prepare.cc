@@ -212,11 +212,11 @@ Weight prepare_codes(const Context& ctx, const Codes& codes, const View& bias, c
     const View inverse = codes.inverse_scales.rows(first, last), one = folds ? quant::unit_scale(ctx) : View{};
     const auto laid_out = [&](const View& scales) {
       if (!blocks) return scales;
-      View one = for_blocks(ctx, scales.reshaped({1, scales.shape[0], scales.shape[1]}), pass);
-      one.rank = 2;
-      one.shape = scales.shape;
-      one.stride = {one.stride[1], one.stride[2], 0, 0};
-      return one;
+      View to = for_blocks(ctx, scales.reshaped({1, scales.shape[0], scales.shape[1]}), pass);
+      to.rank = 2;
+      to.shape = scales.shape;
+      to.stride = {to.stride[1], to.stride[2], 0, 0};
+      return to;
     };
     w.operands.push_back(
         {part,
