@@ -46,10 +46,10 @@ says "FP8 does not pay for a small model" '^tensorwise: 0\.[0-9]+( to 0\.[0-9]+)
 says "FP8 that is emulated does not pay" '^mxfp8: 0\.[0-9]+ to 0\.[0-9]+ times the speed of bf16: it does not pay' plan $on --recipe mxfp8
 {
   fp4='llama3-8b --machine gb200 --ranks 4 --seq-length 8192 --batch-size 2'
+  speed='r[2]["ratio_to_bf16"][0] > 1.1, r[2]["step_s"][0] < r[1]["step_s"][0]'
+  terms='r[2]["terms_s"]["gemm_forward"][1] < 0.7 * r[1]["terms_s"]["gemm_forward"][1], r[2]["terms_s"]["casts"][0] > r[1]["terms_s"]["casts"][1]'
   is "FP4 gains on bf16 and on FP8 on a GPU that has it" \
-    "$(of '[r[2]["ratio_to_bf16"][0] > 1.1, r[2]["step_s"][0] < r[1]["step_s"][0],
-      r[2]["terms_s"]["gemm_forward"][1] < 0.7 * r[1]["terms_s"]["gemm_forward"][1],
-      r[2]["terms_s"]["casts"][0] > r[1]["terms_s"]["casts"][1]]' $fp4 --recipe tensorwise,nvfp4)" "[True, True, True, True]"
+    "$(of "[$speed, $terms]" $fp4 --recipe tensorwise,nvfp4)" "[True, True, True, True]"
   is "a record has the command, and null where there is none" \
     "$(of '[x["command"] and x["command"][:20] for x in r]' $fp4 --recipe tensorwise,nvfp4)" \
     "['mpirun -n 4 fp8-step', 'mpirun -n 4 fp8-step', None]"
@@ -85,7 +85,7 @@ plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-
 is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
 plan tiny --machine h200 --ranks 8 --recipe blockwise --fit -q >fitted.blocks 2>err </dev/null
 is "also where blocks refuse some meshes" "$? $(tail -n 1 fitted.blocks | grep -c '^mpirun -n 8 fp8-step')" "0 1"
-says "several recipes: the one that is refused is named" '^fp8-plan: blockwise: blocks of 128 elements are on several' plan tiny --machine h200 --ranks 8 --tp 4 --recipe tensorwise,blockwise
+says "several recipes: the one that is refused is named" '^fp8-plan: blockwise: blocks of 128 elements are on several' plan llama-124m --machine h200 --ranks 8 --tp 4 --recipe tensorwise,blockwise
 says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted
 both="tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4"
 is "--fit searches under each recipe" "$(plan $both | sed -n -e 's/^tiny in \([a-z0-9]*\): .*/\1/p' -e 's/ has the fastest of these:$//p' | sort -u |
