@@ -98,7 +98,7 @@ for question in sys.stdin:
   exec 8>questions 9<answers # Python ends with the script, the only one that holds its input open
 }
 figures() {
-  printf '%s\t%s\n' "$1" "$2" >&8
+  printf '%s\t%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')" >&8 # a question is one line
   IFS= read -r answer <&9
   printf '%s\n' "$answer"
 }
