@@ -30,7 +30,7 @@ void decode_row(const std::byte* codes, const std::uint8_t* scales, std::span<fl
 
 Quantized from_packed(const Context& ctx, const View& codes, const View& scales, const View& amax,
                       ContractionAxis contract) {
-  if (on_device(ctx)) throw Error("from_packed: not available on a GPU");
+  if (on_device(ctx)) throw Error("weights stored as FP4 codes are computed on CPUs only (--device cpu)");
   const std::int64_t rows = codes.shape[0], cols = codes.shape[1] * dtype::packed(DType::e2m1);
   const std::array<std::int64_t, 2> wanted = fp4_scales(rows, cols, ContractionAxis::last, true);
   const bool fits = codes.rank == 2 && scales.rank == 2 && scales.shape[0] == wanted[0] && scales.shape[1] == wanted[1];

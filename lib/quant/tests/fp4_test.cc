@@ -205,6 +205,8 @@ TEST(PlannedFp4, IsNothingThatAGpuComputes) {
   View x = tensor::make_view(nullptr, DType::bf16, device::DeviceType::cuda, {kRows, kCols});
   EXPECT_EQ(error_of([&] { (void)quantize(ctx, x, kBlock, ContractionAxis::last, {}); }),
             "quantize: casts to FP4 are not available on a GPU");
+  EXPECT_EQ(error_of([&] { (void)from_packed(ctx, x, x, x, ContractionAxis::last); }),
+            "weights stored as FP4 codes are computed on CPUs only (--device cpu)");
 }
 
 }  // namespace
