@@ -154,6 +154,9 @@ refused "a sweep of no numbers" "--sweep: 'x' is not a number of ranks" tiny --m
 refused "more ranks than are planned for" "--ranks: 4294967297 ranks are more than the 65536 that can be planned for" \
   tiny --machine h200 --sweep 1,4294967297
 refused "a gain of many plans" "--fit: not together with --require-gain" tiny --machine h200 --fit --require-gain 2
+fp8-quantize m.h5 --scaling row -o codes.h5 -q >out 2>err
+is "adapters on codes have a plan, without bf16 beside it" \
+  "$(of '[[x["recipe"] for x in r], r[0]["ratio_to_bf16"]]' codes.h5 --lora-rank 4 --machine h100-sxm)" "[['rowwise'], None]"
 refused "a gain of bf16" "--require-gain: needs a recipe" tiny --machine h200 --precision bf16 --require-gain 2
 refused "FP4 where the GPU has none" "--recipe: nvfp4 is not planned for H100 SXM, which has no FP4 GEMMs: its machine file has no gemm.fp4" \
   tiny --machine h100-sxm --recipe tensorwise,nvfp4

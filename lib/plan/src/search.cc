@@ -175,6 +175,15 @@ void check_recipes(PlanConfig& c, device::DeviceType device, const MaybeMachine&
 
 namespace {
 
+// The estimate for comparison, unless it is refused: weights that are stored as codes have none in bf16.
+std::optional<Estimate> estimate_if_possible(const Question& q, const PlanConfig& c) {
+  try {
+    return q.estimate(c);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // The estimate under a recipe; an error names the recipe if there are others.
 Estimate estimate_under(const Question& q, const std::string& recipe) {
   try {
@@ -191,7 +200,8 @@ std::vector<Estimate> compare(const Question& q) {
   std::vector<Estimate> all;
   const bool listed = std::ranges::find(q.config.recipes, settings::kPlainRecipe) != q.config.recipes.end();
   const bool exact = q.config.recipes.front() == settings::kExactRecipe;
-  if (q.machine && !listed && !exact) all.push_back(q.estimate(q.under(settings::kPlainRecipe)));
+  if (q.machine && !listed && !exact)
+    if (auto plain = estimate_if_possible(q, q.under(settings::kPlainRecipe))) all.push_back(*std::move(plain));
   for (const std::string& recipe : q.config.recipes) all.push_back(estimate_under(q, recipe));
   const auto base =
       std::ranges::find(all, settings::Precision::bf16, [](const Estimate& e) { return e.run.precision.precision; });
@@ -290,8 +300,8 @@ Pair pair_of(const Question& q, PlanConfig c, Estimate one) {
   Pair pair{std::move(one), std::nullopt};
   if (!q.machine || c.precision.precision == settings::Precision::fp32) return pair;
   c.precision = settings::precision_under(c.precision, c, settings::kPlainRecipe);
-  pair.bf16 = q.estimate(c);
-  pair.asked.ratio = ratio_of(*pair.asked.speed, *pair.bf16->speed);
+  pair.bf16 = estimate_if_possible(q, c);
+  if (pair.bf16) pair.asked.ratio = ratio_of(*pair.asked.speed, *pair.bf16->speed);
   return pair;
 }
 
