@@ -19,7 +19,7 @@ words_of() {
     fp8-eval) echo "m.h5 --data d.h5 --seq-length 512 -q" ;;
     fp8-export) echo "m.h5 -o e$2 -q" ;;
     fp8-generate) echo "m.h5 --ids 5,6,7 --max-tokens 4 --json" ;;
-    fp8-import) echo "lf.yaml --dataset-dir $SRC/tests/golden/chat/data --model $SRC/tests/golden/models/llama3/hf -q" ;;
+    fp8-import) echo "lf.yaml --dataset-dir $SRC/tests/golden/chat/data --model $SRC/tests/golden/models/llama3/hf --json -q" ;;
     fp8-info) echo "m.h5" ;;
     fp8-init) echo "tiny -o i$2.h5" ;;
     fp8-inspect) echo "m.h5 --data d.h5 --seq-length 64 -q" ;;
