@@ -102,7 +102,8 @@ status "a full standard output gives status 2" 2 sh -c 'fp8-init tiny -o full.h5
 fp8-init tiny --set hidden_size=512 --set intermediate_size=2048 --set num_hidden_layers=8 -o big.h5 >out 2>err
 mkfifo endless && yes >endless 2>/dev/null &
 writer=$!
-# ended SIGNAL COMMAND...: prints the status of a command that gets the signal while it writes, and what it left. A write to the output does not return.
+# ended SIGNAL COMMAND...: prints the status of a command that gets the signal while it writes, and what it left.
+# A write to the output does not return.
 ended() {
   signal=$1
   shift

@@ -85,7 +85,8 @@ plan llama3-8b --machine h100-sxm --ranks 4 --fit --grad-accumulation 4 --batch-
 is "--fit finds settings that fit" "$? $(grep -c 'GEMMs$' fitted) $(grep -c '^mpirun -n 4 fp8-step' fitted)" "0 5 1"
 plan tiny --machine h200 --ranks 8 --recipe blockwise --fit -q >fitted.blocks 2>err </dev/null
 is "also where blocks refuse some meshes" "$? $(tail -n 1 fitted.blocks | grep -c '^mpirun -n 8 fp8-step')" "0 1"
-says "several recipes: the one that is refused is named" '^fp8-plan: blockwise: blocks of 128 elements are on several' plan llama-124m --machine h200 --ranks 8 --tp 4 --recipe tensorwise,blockwise
+says "several recipes: the one that is refused is named" '^fp8-plan: blockwise: blocks of 128 elements are on several' \
+  plan llama-124m --machine h200 --ranks 8 --tp 4 --recipe tensorwise,blockwise
 says "--fit gives the speed relative to bf16, and a verdict" '^the first, beside bf16: tensorwise: 1\.[0-9]+ to 1\.[0-9]+ times the speed of bf16: it pays$' cat fitted
 both="tiny --machine b200 --ranks 2 --fit --seq-length 64 --batch-size 2 --recipe tensorwise,nvfp4"
 is "--fit searches under each recipe" "$(plan $both | sed -n -e 's/^tiny in \([a-z0-9]*\): .*/\1/p' -e 's/ has the fastest of these:$//p' | sort -u |

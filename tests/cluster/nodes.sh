@@ -11,8 +11,8 @@
 #   slurm                  starts Slurm on the head and all nodes; where that fails, the script is skipped with the last line of a log
 #   idle NODE              waits at most a minute until Slurm may use a node
 #   job FLAGS...           submits a job by sbatch and prints its number
-#   restarts JOB           waits at most a minute until a job was requeued and runs again, with an hour. Without it Slurm lets cred_expire pass, two hours,
-#                          in which a requeued job does not start
+#   restarts JOB           waits at most a minute until a job was requeued and runs again, with an hour. Without it
+#                          Slurm lets cred_expire pass, two hours, in which a requeued job does not start
 #   ends JOB STATE         waits at most a minute until a job has the state
 #   flags, numbers         words of fp8-step: a small model and its data; three steps whose bits do not depend on the nodes
 # The temporary folders of the script are shared by all nodes. Only $local is not, which is TMPDIR on nodes.

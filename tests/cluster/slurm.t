@@ -12,7 +12,8 @@ export SLURM_PMIX_FENCE=ring # as in the scripts
 task() { srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=1 "$@"; }
 verifies() { for s in "$1"/step-????????; do fp8-info --verify "$s" || return 1; done; }
 first_steps() { sed -n 's/.*"first_step":\([0-9]*\),.*/\1/p' "$1/log.jsonl" | paste -s -d ' '; }
-# Jobs that run beside others leave them the cores. Rank 1 takes a second to end after main, while srun sends TERM, because rank 0 has ended with a status.
+# Jobs that run beside others leave them the cores. Rank 1 takes a second to end after main, while srun sends TERM,
+# because rank 0 has ended with a status.
 sleeping waits.c <<'END' && cc -shared -fPIC -o waits.so waits.c
 #include <errno.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@ train() {
   (cd "$1" && shift && mpirun -n 2 sh -c 'echo $$ >pid$OMPI_COMM_WORLD_RANK; exec fp8-step "$@"' fp8-step ../m.h5 --data ../d.h5 --seq-length 32 \
     --batch-size 2 --steps $((2 * half)) --save-every $half --warmup-steps 2 --lr 1e-2 --out run -q "$@" 2>>err </dev/null)
 }
-# killed FOLDER FLAGS: sends SIGKILL to all ranks at the record of the checkpoint of step N. Rank 0 gets no further than the save of step 2N: mkdir(2) does
-# not return there.
+# killed FOLDER FLAGS: sends SIGKILL to all ranks at the record of the checkpoint of step N. Rank 0 gets no further than the save of step 2N:
+# mkdir(2) does not return there.
 killed() {
   (
     FAULT_UNDER=$(pwd -P)/$1 FAULT_PATH=step-000000$((2 * half)).tmp

@@ -212,7 +212,7 @@ TEST(StopSignals, AreRecordedUntilChecked) {
   }
 }
 
-// Of threads too, and until the process ends: the child sends itself a signal after the lifetime.
+// Threads have the signals blocked too, and the process until it ends: the child sends itself one after the lifetime.
 TEST(StopSignals, StayBlocked) {
   const Outcome o = outcome({"m"}, [](const Arguments&) {
     {

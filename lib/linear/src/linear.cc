@@ -319,9 +319,10 @@ struct GroupedGradient {
   // dy of part i of the layers.
   std::vector<Gradient> cast_part(const Context& ctx, std::span<const BackwardRows> layers, std::size_t i) const {
     std::vector<Gradient> all;
-    for (const BackwardRows& l : layers)
-      if (!codes.empty()) all.push_back({{}, {}, codes[i].codes[group_of(groups, l)]});
-    if (!codes.empty()) return all;
+    if (!codes.empty()) {
+      for (const BackwardRows& l : layers) all.push_back({{}, {}, codes[i].codes[group_of(groups, l)]});
+      return all;
+    }
     const BackwardRows& one = layers.front();
     const Part& part = one.weight->operands[i].part;
     const std::vector<quant::QuantizedPair> cast = quant::quantize_groups(

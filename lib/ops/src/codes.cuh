@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(quant::kCastThreads, 2)
                                 counts);
 }
 
-// Of groups of rows.
+// The same for groups of rows: a block finds the group of its tile first.
 template <class Grid, bool kCounted, class Scales>
 __global__ void __launch_bounds__(quant::kCastThreads, 2)
     swiglu_gradients_groups_kernel(quant::RowGroups groups, SwigluGradientSource x, quant::GroupTargets<Scales> of_gate,

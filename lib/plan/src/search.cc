@@ -59,22 +59,24 @@ Run run_of(const Question& q, const PlanConfig& c) {
   return run;
 }
 
-// The same, unless the settings are refused.
-std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
+// What a function returns, or nothing if it throws Error, since settings or their step are refused.
+template <class F>
+auto unless_refused(F&& compute) -> std::optional<decltype(compute())> {
   try {
-    return run_of(q, c);
+    return compute();
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
+// The same, unless the settings are refused.
+std::optional<Run> resolved(const Question& q, const PlanConfig& c) {
+  return unless_refused([&] { return run_of(q, c); });
+}
+
 // The memory of a run, unless its step is refused, as blocks of scales on several ranks of tensor parallelism are.
 std::optional<JobMemory> memory_if_possible(const Question& q, const Run& run) {
-  try {
-    return memory_on(run, q.device(), q.machine);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return unless_refused([&] { return memory_on(run, q.device(), q.machine); });
 }
 
 // Bytes that a rank of the run can use; 0 without a machine.
@@ -177,11 +179,7 @@ namespace {
 
 // The estimate for comparison, unless it is refused: weights that are stored as codes have none in bf16.
 std::optional<Estimate> estimate_if_possible(const Question& q, const PlanConfig& c) {
-  try {
-    return q.estimate(c);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return unless_refused([&] { return q.estimate(c); });
 }
 
 // The estimate under a recipe; an error names the recipe if there are others.
